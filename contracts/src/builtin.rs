@@ -1,0 +1,92 @@
+//! The contracts this project ships, embedded and parsed once, and the one registry of their names.
+
+use crate::format::Contract;
+use crate::load::{ContractError, parse_contract};
+use std::sync::LazyLock;
+
+/// Calls `$callback! { family { name … } … }` with every kernel of the project. Kernels, references,
+/// fuzz targets and corpora are all enumerated through it, so one word here is what adding a kernel
+/// costs, and a missing piece does not compile.
+#[macro_export]
+macro_rules! registry {
+    ($callback:ident) => {
+        $callback! {
+            linear_attention { gdn_decode gdn_chunk }
+            embedding { ple_gather }
+            selection { argmax_rows }
+        }
+    };
+}
+
+/// One embedded file.
+struct Source {
+    family: &'static str,
+    name: &'static str,
+    text: &'static str,
+}
+
+macro_rules! embed {
+    ($($family:ident { $($name:ident)* })*) => {
+        &[$($(Source {
+            family: stringify!($family),
+            name: stringify!($name),
+            text: include_str!(concat!("../", stringify!($family), "/", stringify!($name), ".yaml")),
+        }),*),*]
+    };
+}
+
+const SOURCES: &[Source] = registry!(embed);
+
+/// A kernel with a planted bug. It stands apart: a search that does not find the bug is broken itself.
+const CANARY: &[Source] = embed! { canary { canary_row_sum } };
+
+type Loaded = (Vec<Contract>, Vec<ContractError>);
+
+fn load(sources: &[Source]) -> Loaded {
+    let mut loaded = (Vec::new(), Vec::new());
+    for source in sources {
+        let file = format!("contracts/{}/{}.yaml", source.family, source.name);
+        match parse_contract(source.text, &file) {
+            Ok(contract) => loaded.0.push(contract),
+            Err(error) => loaded.1.push(error),
+        }
+    }
+    loaded
+}
+
+static LOADED: LazyLock<Loaded> = LazyLock::new(|| load(SOURCES));
+static LOADED_CANARY: LazyLock<Loaded> = LazyLock::new(|| load(CANARY));
+
+/// Every shipped contract, in the registry's order; those that do not load are missing.
+pub fn builtin() -> &'static [Contract] {
+    &LOADED.0
+}
+
+/// The first reason a shipped contract does not load, if one does not.
+pub fn check_builtin() -> Result<(), &'static ContractError> {
+    LOADED.1.first().or(LOADED_CANARY.1.first()).map_or(Ok(()), Err)
+}
+
+/// A shipped contract by name, the canary included.
+pub fn contract(name: &str) -> Option<&'static Contract> {
+    builtin().iter().chain(canary()).find(|contract| contract.contract == name)
+}
+
+/// The canary.
+pub fn canary() -> Option<&'static Contract> {
+    LOADED_CANARY.0.first()
+}
+
+/// The YAML of a shipped contract.
+pub fn source(name: &str) -> Option<&'static str> {
+    embedded(name).map(|source| source.text)
+}
+
+/// The family, and folder, of a shipped contract.
+pub fn family(name: &str) -> Option<&'static str> {
+    embedded(name).map(|source| source.family)
+}
+
+fn embedded(name: &str) -> Option<&'static Source> {
+    SOURCES.iter().chain(CANARY).find(|source| source.name == name)
+}

@@ -1,0 +1,647 @@
+//! The contract as typed Rust: every section of the YAML and nothing else. A field that no code
+//! reads does not exist; unknown fields are refused. Expressions are parsed when the file is.
+
+mod values;
+
+pub use values::{Domain, GateClass, Joint, Number, PlantPlace, TiePlace, Values};
+
+use crate::dtype::DType;
+use crate::expr::Expr;
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+/// Ordered map from a name to a section entry. Order carries no meaning.
+pub type Named<T> = IndexMap<String, T>;
+
+/// One contract: what one kernel promises.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contract {
+    /// The file's stem; also the kernel's, reference's, fuzz target's and corpus folder's name.
+    pub contract: String,
+    /// Rises whenever an older case would not decode to the same meaning.
+    pub version: u32,
+    /// What is promised about.
+    pub kind: ContractKind,
+    /// One sentence for a reader.
+    pub summary: String,
+    /// Where the equations stand.
+    pub spec: String,
+    /// Dtype symbols and the types each may take; the first is the simplest.
+    pub dtypes: Named<Vec<DType>>,
+    /// Choices with a meaning: the reference sees them.
+    #[serde(default)]
+    pub options: Named<Vec<String>>,
+    /// Choices without a meaning: the reference cannot see them.
+    #[serde(default)]
+    pub variants: Named<Variant>,
+    /// Sizes.
+    pub dims: Named<Dim>,
+    /// Integers that address or count.
+    #[serde(default)]
+    pub lists: Named<List>,
+    /// Legality, tested from both sides.
+    #[serde(default)]
+    pub requires: Named<Requirement>,
+    /// Numbers passed by value.
+    #[serde(default)]
+    pub scalars: Named<Scalar>,
+    /// Tensors that may share one packed row.
+    #[serde(default)]
+    pub stores: Named<Store>,
+    /// Everything in memory.
+    pub tensors: Named<Tensor>,
+    /// Generators that write several tensors together.
+    #[serde(default)]
+    pub joint: Named<Joint>,
+    /// Where NaN may be planted and how far it may reach.
+    #[serde(default)]
+    pub nan: Option<NanPolicy>,
+    /// How near each written tensor must be.
+    pub tolerance: Named<Named<Tolerance>>,
+    /// A second gate per group of elements.
+    #[serde(default)]
+    pub drift: Named<Named<Drift>>,
+    /// Promises about two runs.
+    #[serde(default)]
+    pub relations: Named<Relation>,
+    /// Calls that must be refused with a typed error and untouched memory.
+    #[serde(default)]
+    pub rejects: Named<Rejection>,
+    /// Named partial assignments, always run.
+    #[serde(default)]
+    pub fixtures: Named<Fixture>,
+    /// Wrong kernels that must be caught; the source edit lives beside the kernel under the same id.
+    #[serde(default)]
+    pub mutants: Named<Mutant>,
+    /// Large named shapes, for a GPU only.
+    #[serde(default)]
+    pub production: Named<Fixture>,
+    /// House rules this contract weakens, each with a reason.
+    #[serde(default)]
+    pub except: Named<String>,
+    /// Changes, newest last.
+    #[serde(default)]
+    pub history: Vec<HistoryEntry>,
+}
+
+/// What a contract is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContractKind {
+    /// One kernel call.
+    Kernel,
+}
+
+/// A choice without a meaning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// The words, or numbers written as words.
+    pub values: Vec<Word>,
+    /// How equal two values' results must be.
+    pub equal: Compare,
+    /// Where a value is available; absent means everywhere.
+    #[serde(default, rename = "where")]
+    pub available: Named<Expr>,
+}
+
+/// A word or an integer in YAML, kept as text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Word(pub String);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyWord;
+        impl serde::de::Visitor<'_> for AnyWord {
+            type Value = Word;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a word or an integer")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Word, E> {
+                Ok(Word(text.to_owned()))
+            }
+            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Word, E> {
+                Ok(Word(value.to_string()))
+            }
+            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Word, E> {
+                Ok(Word(value.to_string()))
+            }
+        }
+        deserializer.deserialize_any(AnyWord)
+    }
+}
+
+/// How two runs are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compare {
+    /// Bit for bit (NaN by class).
+    Bits,
+    /// Within both runs' bounds together.
+    Bound,
+}
+
+/// A size. Exactly one of the forms; `edges` only with `range`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dim {
+    /// Inclusive bounds of what is drawn; callers may exceed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<[i64; 2]>,
+    /// Values drawn more often.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edges: Vec<i64>,
+    /// The only legal values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub one_of: Vec<i64>,
+    /// A multiple of this; the decision is `factor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multiple_of: Option<Expr>,
+    /// Inclusive bounds of the factor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factor: Option<[i64; 2]>,
+    /// At least this; the decision is `slack`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<Expr>,
+    /// Inclusive bounds of the slack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slack: Option<[i64; 2]>,
+    /// Exactly this; no decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is: Option<Expr>,
+    /// The sum of a list, one segment an element.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<String>,
+    /// Physical rows past the last segment, inclusive bounds of the decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare: Option<[i64; 2]>,
+}
+
+/// A list of integers, one an index of an axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct List {
+    /// The dim that says how many.
+    pub each: String,
+    /// Lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<Lengths>,
+    /// Places in a pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<Slots>,
+    /// Row numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ids: Option<Ids>,
+    /// Computed from the same index of other lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is: Option<Expr>,
+}
+
+/// Lengths drawn from an inclusive range, edges more often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lengths {
+    /// Inclusive bounds of what is drawn.
+    pub range: [i64; 2],
+    /// Values drawn more often.
+    #[serde(default)]
+    pub edges: Vec<i64>,
+}
+
+/// Distinct places in a pool; some may be pads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slots {
+    /// The dim that sizes the pool.
+    pub pool: String,
+    /// Values meaning "no place", all negative.
+    #[serde(default)]
+    pub pad: Vec<i64>,
+}
+
+/// Row numbers below a dim; some may be invalid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ids {
+    /// The dim that bounds them.
+    pub below: String,
+    /// Expressions of values outside the table.
+    #[serde(default)]
+    pub invalid: Vec<Expr>,
+    /// Whether a row may be named twice.
+    #[serde(default)]
+    pub repeats: bool,
+}
+
+/// Legal cases satisfy `that`; cases that break only it are refused with `else`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Requirement {
+    /// The condition.
+    pub that: Expr,
+    /// The error a violation gets.
+    #[serde(rename = "else")]
+    pub otherwise: ErrorKind,
+}
+
+/// The closed list of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// A dim, or a shape against the others.
+    Shape,
+    /// An element type.
+    Dtype,
+    /// The shape of a scale.
+    ScaleShape,
+    /// The kind of a scale.
+    ScaleKind,
+    /// The value of a scale.
+    ScaleValue,
+    /// A row or slot outside its table.
+    IdRange,
+    /// A base, offset or stride not a multiple of the declared alignment.
+    Align,
+    /// A written tensor overlaps another.
+    Alias,
+    /// One place named twice.
+    Duplicate,
+    /// A value that must be finite.
+    Nonfinite,
+    /// An event in the wrong state.
+    State,
+    /// A pool that is too small.
+    Capacity,
+}
+
+/// A number passed by value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scalar {
+    /// Its type.
+    pub dtype: DType,
+    /// What callers may pass.
+    pub domain: Domain,
+    /// What is drawn.
+    pub values: Vec<Values>,
+}
+
+/// Tensors that may be slices of one packed row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    /// Their first axis.
+    pub along: String,
+    /// The tensors, in the order of the packed row.
+    pub holds: Vec<String>,
+}
+
+/// One tensor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tensor {
+    /// Who touches it.
+    pub access: By<Access>,
+    /// A type, or a dtype symbol.
+    pub dtype: DTypeRef,
+    /// Logical shape, outermost axis first.
+    pub shape: Vec<Expr>,
+    /// Absent when this fails: a null argument.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Expr>,
+    /// Physical layouts callers may use; dense alone when absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layout: Vec<LayoutKind>,
+    /// Alignment of base, offset and row stride, in bytes; the element's size when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub align: Option<u64>,
+    /// The list that names the only part that may be touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<Live>,
+    /// The scale's kind, never convertible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ScaleKind>,
+    /// Contents that follow from a list: never drawn, mutated or shrunk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Derivation>,
+    /// What callers may pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<Domain>,
+    /// What is drawn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Values>,
+}
+
+/// A value, or one per word of a single option.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum By<T> {
+    /// The same in every case.
+    Always(T),
+    /// One per word of an option: `{by: {option: {word: value}}}`.
+    Option {
+        /// `option -> word -> value`; exactly one option, total over its words.
+        by: Named<Named<T>>,
+    },
+}
+
+impl<'de, T: serde::de::DeserializeOwned> Deserialize<'de> for By<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        match value.get("by") {
+            Some(table) => serde_json::from_value(table.clone())
+                .map(|by| By::Option { by })
+                .map_err(|e| serde::de::Error::custom(format!("by: {e}"))),
+            None => serde_json::from_value(value).map(By::Always).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+/// Who touches a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Read only; bit-unchanged afterwards.
+    Read,
+    /// Written everywhere live; never read.
+    Write,
+    /// Read, then written in place.
+    ReadWrite,
+}
+
+/// A type, or a symbol from `dtypes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DTypeRef(pub String);
+
+/// A physical layout's name; its amounts are decisions of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayoutKind {
+    /// Row-major without gaps.
+    Dense,
+    /// Gaps between indices of the first axis.
+    RowPadded,
+    /// Gaps between indices of the first axis of a pool; a row is a whole slot.
+    OuterPadded,
+    /// The first element lies past the buffer's start.
+    Offset,
+    /// The last index of the first axis begins beyond 2³² elements.
+    Wide,
+    /// No axes at all: shape `[]` where the contract writes `["1"]`.
+    Rank0,
+}
+
+/// `by` names a list; what it selects along the first axis is all that may be touched.
+///
+/// First axis = the list's pool (`slots`, `ids`): the indices listed. First axis = the list's
+/// `each`: the indices whose entry is not a pad. First axis = segments over the same `each`: the
+/// rows of such segments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Live {
+    /// The list.
+    pub by: String,
+}
+
+/// Kinds of scale; one is never accepted for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScaleKind {
+    /// One bf16 multiplier for the tensor.
+    TensorBf16,
+    /// One f32 multiplier for the tensor.
+    TensorF32Multiplier,
+    /// One f32 per row.
+    RowF32,
+    /// One f32 per 128×128 block.
+    Block128F32,
+}
+
+/// How a derived tensor's contents follow from a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Derivation {
+    /// The list itself.
+    Copy(String),
+    /// 0, then the running sums.
+    PrefixSum(String),
+}
+
+/// NaN's policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NanPolicy {
+    /// Tensors NaN may be planted in.
+    pub into: Vec<String>,
+    /// How far each output may spread it beyond the reference.
+    pub reach: Named<Reach>,
+}
+
+/// How far NaN may spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// Exactly where the reference is NaN.
+    Exact,
+    /// Also elsewhere in the same innermost row.
+    Row,
+    /// Also earlier rows of the same chunk, of the same head.
+    Chunk,
+}
+
+/// One tolerance, for the cases `when` admits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tolerance {
+    /// Which cases; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Expr>,
+    /// Bit-equal, NaN by class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits: Option<Empty>,
+    /// |y−r| ≤ u_out|r| + Σ times·unit·magnitude + floor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
+}
+
+/// `{}`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Empty {}
+
+/// The one numeric form of tolerance. Larger means looser in every field.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bound {
+    /// The type of the final rounding: half a unit in the last place of the reference value.
+    pub round_out: DTypeRef,
+    /// Magnitude name to coefficient.
+    pub terms: Named<Term>,
+    /// Absolute part.
+    pub floor: f64,
+}
+
+/// One term of a bound: `times · unit · magnitude`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Term {
+    /// Coefficient.
+    pub times: f64,
+    /// Unit roundoff of a type or dtype symbol.
+    pub unit: DTypeRef,
+}
+
+/// Relative RMS per group ≤ times·measure + plus, for groups that are well conditioned
+/// (‖r‖ ≥ 2⁻⁸ of the norm of the magnitude `paths`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drift {
+    /// Which cases; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Expr>,
+    /// How many leading axes of the tensor make a group.
+    pub axes: usize,
+    /// Coefficient.
+    pub times: f64,
+    /// A measure the reference returns per group.
+    pub of: String,
+    /// Absolute part.
+    pub plus: f64,
+}
+
+/// A promise about two runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Relation {
+    /// Each index of the axis run alone gives the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone: Option<OverAxis>,
+    /// Two runs, one after the other, give the same as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+    /// Another contract, through an adapter in Rust.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub equals: Option<Equals>,
+    /// Dead elements appended to every row change nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub append_dead: Option<OverAxis>,
+    /// Which cases; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Expr>,
+    /// How.
+    pub compare: Compare,
+}
+
+/// Names one axis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OverAxis {
+    /// A dim.
+    pub axis: String,
+}
+
+/// Cuts each segment of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Split {
+    /// The list of segment lengths.
+    pub list: String,
+    /// The cut is a multiple of this.
+    pub at: Expr,
+    /// Tensors handed from the first run to the second.
+    pub carry: Vec<String>,
+}
+
+/// Another contract gives the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Equals {
+    /// The contract.
+    pub contract: String,
+    /// The adapter, a name registered in Rust.
+    pub adapter: String,
+}
+
+/// One edit of a legal call that must be refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rejection {
+    /// Tensor to a type it must not have.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub set_dtype: Named<DType>,
+    /// Tensor to a shape it must not have.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub set_shape: Named<Vec<Expr>>,
+    /// Tensor to a row stride, in elements.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub set_stride: Named<Expr>,
+    /// Dim to a value.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub set_dim: Named<Expr>,
+    /// The error expected.
+    pub error: ErrorKind,
+    /// Where it is found.
+    #[serde(default)]
+    pub detected: Detected,
+}
+
+/// Where a refusal is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Detected {
+    /// From the arguments, before anything is launched.
+    #[default]
+    Plan,
+    /// A device word the kernel writes: an ordinary output.
+    Status,
+    /// The caller's obligation; never generated.
+    Caller,
+}
+
+/// A partial assignment; the rest is drawn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Fixture {
+    /// Dims.
+    pub dims: Named<i64>,
+    /// Lists.
+    pub lists: Named<Vec<i64>>,
+    /// Dtype symbols.
+    pub dtypes: Named<DType>,
+    /// Options.
+    pub options: Named<Word>,
+    /// Variants.
+    pub variants: Named<Word>,
+    /// Layouts of tensors.
+    pub layout: Named<LayoutKind>,
+    /// Values of tensors.
+    pub values: Named<Values>,
+    /// Class of a joint generator, by its name.
+    pub joint: Named<GateClass>,
+}
+
+/// A wrong kernel and the clause that catches it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mutant {
+    /// A clause or a prefix of one.
+    pub killed_by: String,
+    /// The fixture that shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<String>,
+}
+
+/// One change of the contract.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HistoryEntry {
+    /// The version it led to.
+    pub version: u32,
+    /// Why.
+    pub because: String,
+    /// Where it was discussed.
+    pub link: String,
+}

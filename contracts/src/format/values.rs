@@ -1,0 +1,165 @@
+//! The closed lists of domains and of generators: what callers may pass and what is drawn. A name here
+//! has one meaning; how it is drawn is decided where cases are generated.
+
+use serde::{Deserialize, Serialize};
+
+/// Which values are legal, elementwise unless said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Domain {
+    /// Every bit pattern.
+    Any,
+    /// No NaN, no infinity.
+    Finite,
+    /// Finite and above zero.
+    Positive,
+    /// Finite and not zero.
+    Nonzero,
+    /// Between the two, inclusive.
+    Range([f64; 2]),
+    /// The L2 norm of each innermost row is at most this.
+    RowNorm(f64),
+}
+
+/// A named generator of values. Each is pointwise: a function of seed, tensor and coordinates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Values {
+    /// All zero.
+    Zero,
+    /// One value everywhere.
+    Constant(f64),
+    /// N(0, σ).
+    Normal(f64),
+    /// Uniform between the two.
+    Uniform([f64; 2]),
+    /// ±2^e with e uniform between the two.
+    LogUniform([f64; 2]),
+    /// 1/√dim, for a scalar.
+    ModelScale(String),
+    /// Innermost rows of unit L2 norm.
+    UnitRows,
+    /// Unit rows, a share c of each common to all rows; c from the list.
+    CorrelatedRows(Vec<f64>),
+    /// Distinct, increasing along the row-major order.
+    Ramp,
+    /// N(0,1) with one element of the tensor ×2¹⁰.
+    Spike,
+    /// Different significands, exponents near zero, never a power of two.
+    DistinctMantissas,
+    /// Every bit pattern of a one-byte type, cycling.
+    AllCodes,
+    /// Bits from a hash of the coordinates: costs only the elements looked at.
+    Hashed,
+    /// ±0, subnormals, ±∞, extremes, NaN.
+    Specials,
+    /// Rows with equal largest values planted at the named places.
+    Ties {
+        /// Where the equal values lie.
+        places: Vec<TiePlace>,
+    },
+    /// −∞ everywhere but for as many survivors a row as one of the list.
+    Masked {
+        /// Survivor counts to choose from.
+        survivors: Vec<u64>,
+    },
+    /// One value at named places of each row, N(0,1) elsewhere.
+    Planted {
+        /// The value.
+        value: Number,
+        /// The places.
+        at: Vec<PlantPlace>,
+    },
+    /// These bits, cycling in row-major order.
+    Literal(Vec<u64>),
+}
+
+/// A number in YAML, `nan` and `inf` included.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Number(pub f64);
+
+impl Serialize for Number {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            value if value.is_nan() => serializer.serialize_str("nan"),
+            value if value.is_infinite() => {
+                serializer.serialize_str(if value > 0.0 { "inf" } else { "-inf" })
+            }
+            value => serializer.serialize_f64(value),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::Number(n) => {
+                Ok(Number(n.as_f64().ok_or_else(|| serde::de::Error::custom("not an f64"))?))
+            }
+            serde_json::Value::String(s) => match s.as_str() {
+                "nan" => Ok(Number(f64::NAN)),
+                "inf" => Ok(Number(f64::INFINITY)),
+                "-inf" => Ok(Number(f64::NEG_INFINITY)),
+                other => Err(serde::de::Error::custom(format!(
+                    "`{other}` is not a number; write a number, nan, inf or -inf"
+                ))),
+            },
+            other => Err(serde::de::Error::custom(format!("`{other}` is not a number"))),
+        }
+    }
+}
+
+/// Where equal values are planted in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TiePlace {
+    /// Elements one thread visits: equal modulo a block.
+    Lane,
+    /// Neighbours within 32.
+    Warp,
+    /// Far apart.
+    Block,
+    /// Including the last element.
+    Last,
+}
+
+/// A place in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlantPlace {
+    /// Index 0.
+    First,
+    /// The last index.
+    Last,
+}
+
+/// A generator over several tensors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Joint {
+    /// Log decay and β of the gated delta rule, one decay class per (sequence, head).
+    GdnGates {
+        /// Tensor of log decays.
+        log: String,
+        /// Tensor of β.
+        beta: String,
+        /// Classes to draw from.
+        classes: Vec<GateClass>,
+    },
+}
+
+/// Decay classes of the gated delta rule (linear_attention §0.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateClass {
+    /// g = 0.
+    One,
+    /// g = −e^U(−9,−5).
+    Slow,
+    /// g = −A·softplus(dt), A ~ U(1,16), dt ~ N(−4,1).
+    Model,
+    /// g = −e^U(−1,2).
+    Fast,
+    /// g ∈ [−2,−0.1], β ∈ [0.2,0.8].
+    Discriminating,
+}

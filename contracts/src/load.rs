@@ -1,0 +1,141 @@
+//! Text to a checked contract. Every refusal names file, line, path, what is wrong and what would be
+//! right; a contract that was returned keeps every rule of `check`.
+
+use crate::format::Contract;
+use crate::{check, yaml};
+use std::fmt;
+
+/// Longest contract, in bytes.
+const LIMIT_BYTES: usize = 1 << 20;
+
+/// Why a text is not a contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContractError {
+    /// The file as given.
+    pub file: String,
+    /// Line of the place, from 1; absent when the file as a whole is meant.
+    pub line: Option<usize>,
+    /// Dotted path of the place; empty when the file as a whole is meant.
+    pub path: String,
+    /// What is wrong.
+    pub what: String,
+    /// What would be right.
+    pub remedy: String,
+}
+
+impl fmt::Display for ContractError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, ": {}", self.path)?;
+        }
+        write!(f, ": {}; {}", self.what, self.remedy)
+    }
+}
+
+impl std::error::Error for ContractError {}
+
+/// Parses and checks a contract. `file` is only named in errors.
+pub fn parse_contract(text: &str, file: &str) -> Result<Contract, ContractError> {
+    let contract: Contract = parse_yaml(text, file)?;
+    match check::check(&contract) {
+        Ok(()) => Ok(contract),
+        Err(found) => Err(placed(text, file, found.path, found.what, found.remedy)),
+    }
+}
+
+/// Any typed YAML of at most 1 MiB, under the rules contracts follow: one document, no anchors, no
+/// repeated keys, errors with line, path and remedy.
+pub fn parse_yaml<T: serde::de::DeserializeOwned>(
+    text: &str,
+    file: &str,
+) -> Result<T, ContractError> {
+    let tree = yaml::parse(text, LIMIT_BYTES).map_err(|e| ContractError {
+        file: file.to_owned(),
+        line: e.line,
+        path: String::new(),
+        what: e.what,
+        remedy: e.remedy,
+    })?;
+    typed(tree).map_err(|(path, what, remedy)| placed(text, file, path, what, remedy))
+}
+
+fn placed(text: &str, file: &str, path: String, what: String, remedy: String) -> ContractError {
+    ContractError { file: file.to_owned(), line: yaml::line_of(text, &path), path, what, remedy }
+}
+
+/// A typed value from a tree; on failure path, what and remedy.
+pub(crate) fn typed<T: serde::de::DeserializeOwned>(
+    tree: serde_json::Value,
+) -> Result<T, (String, String, String)> {
+    serde_path_to_error::deserialize(tree).map_err(|error| {
+        let path = match error.path().to_string() {
+            whole if whole == "." => String::new(),
+            path => path,
+        };
+        let (what, remedy) = explain(&error.inner().to_string());
+        (path, what, remedy)
+    })
+}
+
+/// Splits serde's sentence into what is wrong and what would be right.
+fn explain(message: &str) -> (String, String) {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let unknown = message.contains("unknown field") || message.contains("unknown variant");
+    if let (true, Some((given, known))) = (unknown, quoted.split_first()) {
+        let noun = if message.contains("unknown field") { "field" } else { "word" };
+        let what = format!("unknown {noun} `{given}`");
+        return (what, suggestion(given, known.iter().copied()));
+    }
+    if let (true, Some(field)) = (message.contains("missing field"), quoted.first()) {
+        return (format!("`{field}` is missing"), format!("add `{field}:`"));
+    }
+    let message = message.replace("invalid type: ", "").replace("invalid value: ", "");
+    match message.split_once(", expected ") {
+        Some((found, expected)) => {
+            (format!("{found} is not allowed here"), format!("write {expected}"))
+        }
+        None => {
+            (message, "see the format in the documentation of the crate `contracts`".to_owned())
+        }
+    }
+}
+
+/// "write `nearest`", or the whole list when nothing is near.
+pub(crate) fn suggestion<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let nearest = known.iter().map(|word| (edit_distance(given, word), *word)).min();
+    match nearest {
+        None => "remove it".to_owned(),
+        // A word without a letter in common is no nearer than any other.
+        Some((distance, word)) if distance < given.len() && distance <= 1 + given.len() / 4 => {
+            format!("write `{word}`")
+        }
+        Some(_) => format!("write one of {}", known.join(", ")),
+    }
+}
+
+/// Least number of inserted, removed, replaced or swapped neighbouring characters.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let mut least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    least = least.min(rows[i - 2][j - 2] + 1);
+                }
+                least
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}

@@ -1,0 +1,3 @@
+//! Launch functions of the embedding kernels.
+
+pub mod ple_gather;

@@ -1,0 +1,3 @@
+//! Launch functions of the selection kernels.
+
+pub mod argmax_rows;

@@ -1,0 +1,479 @@
+//! Every launch function: what it plans fits the PTX it names, and every refusal fires.
+
+use contracts::dtype::DType;
+use contracts::format::{ErrorKind, ScaleKind};
+use kernels::call::{Call, ScalarArg, TensorArg};
+use kernels::launch::{Argument, Launch, Plan};
+use kernels::registry::{CANARY, kernel};
+use std::collections::BTreeSet;
+
+/// A dense tensor in a buffer of its own.
+fn tensor(buffer: u32, dtype: DType, shape: &[u64]) -> TensorArg {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis].max(1);
+    }
+    TensorArg { dtype, shape: shape.to_vec(), strides, buffer, offset_bytes: 0, kind: None }
+}
+
+fn call(
+    tensors: &[(&str, DType, &[u64])],
+    scalars: &[(&str, f32)],
+    words: &[(&str, &str)],
+) -> Call {
+    let word = |(name, word): &(&str, &str)| ((*name).to_owned(), (*word).to_owned());
+    Call {
+        tensors: tensors
+            .iter()
+            .zip(0..)
+            .map(|((name, dtype, shape), buffer)| {
+                ((*name).to_owned(), tensor(buffer, *dtype, shape))
+            })
+            .collect(),
+        scalars: scalars
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), ScalarArg::F32(value.to_bits())))
+            .collect(),
+        words: words.iter().map(word).collect(),
+    }
+}
+
+fn edit<'a>(call: &'a mut Call, name: &str) -> &'a mut TensorArg {
+    let found = call.tensors.iter_mut().find(|(key, _)| key == name);
+    &mut found.unwrap_or_else(|| panic!("no tensor `{name}`")).1
+}
+
+fn set_word(call: &mut Call, name: &str, word: &str) {
+    let found = call.words.iter_mut().find(|(key, _)| key == name);
+    found.unwrap_or_else(|| panic!("no word `{name}`")).1 = word.to_owned();
+}
+
+fn plan(kernel_name: &str, call: &Call) -> Result<Plan, kernels::call::Rejection> {
+    let subject =
+        if kernel_name == CANARY.name { &CANARY } else { kernel(kernel_name).expect("registered") };
+    (subject.plan)(call)
+}
+
+const IO: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
+const HEADS: [u64; 2] = [2, 4];
+
+fn gdn(io: DType, key_dim: u64, value_dim: u64, sequences: u64, rows: u64) -> Call {
+    let [key_heads, value_heads] = HEADS;
+    let keys = [rows, key_heads, key_dim];
+    let values = [rows, value_heads, value_dim];
+    let gates = [rows, value_heads];
+    call(
+        &[
+            ("q", io, &keys),
+            ("k", io, &keys),
+            ("v", io, &values),
+            ("g", DType::F32, &gates),
+            ("beta", DType::F32, &gates),
+            ("s", DType::F32, &[sequences + 2, value_heads, value_dim, key_dim]),
+            ("slot_of", DType::I64, &[sequences]),
+            ("o", io, &values),
+            ("cu_seqlens", DType::I32, &[sequences + 1]),
+        ],
+        &[("scale", 0.125)],
+        &[
+            ("head_map", "cyclic"),
+            ("initial_state", "slot"),
+            ("state_layout", "vk"),
+            ("gate_form", "log"),
+        ],
+    )
+}
+
+fn ple(out: DType, count: u64) -> Call {
+    let mut call = call(
+        &[
+            ("codes", DType::E4M3, &[33, 160]),
+            ("scale", DType::BF16, &[1]),
+            ("ids", DType::I64, &[count]),
+            ("out", out, &[count, 160]),
+            ("status", DType::I32, &[1]),
+        ],
+        &[],
+        &[],
+    );
+    edit(&mut call, "scale").kind = Some(ScaleKind::TensorBf16);
+    call
+}
+
+fn argmax(dtype: DType, rows: u64, columns: u64, parts: &str) -> Call {
+    call(
+        &[
+            ("x", dtype, &[rows, columns]),
+            ("ids", DType::I32, &[rows]),
+            ("values", DType::F32, &[rows]),
+        ],
+        &[],
+        &[("value_kind", "f32"), ("blocks_per_row", parts)],
+    )
+}
+
+fn canary() -> Call {
+    call(&[("x", DType::F32, &[9, 70]), ("y", DType::F32, &[9])], &[], &[])
+}
+
+/// The declared parameter types of every entry of a module.
+fn parameters(ptx: &str) -> Vec<(String, Vec<String>)> {
+    let mut entries = Vec::new();
+    for text in ptx.split(".visible .entry ").skip(1) {
+        let (name, rest) = text.split_once('(').expect("an entry has a parameter list");
+        let (list, _) = rest.split_once(')').expect("a parameter list ends");
+        let types = list.split(',').filter_map(|line| {
+            line.split_whitespace()
+                .find(|word| word.starts_with('.') && *word != ".param")
+                .map(str::to_owned)
+        });
+        entries.push((name.trim().to_owned(), types.collect()));
+    }
+    entries
+}
+
+fn ptx_type(argument: &Argument) -> &'static str {
+    match argument {
+        Argument::Tensor(_) | Argument::Scratch(_) | Argument::Null | Argument::I64(_) => ".u64",
+        Argument::U32(_) | Argument::I32(_) => ".u32",
+        Argument::F32(_) => ".f32",
+    }
+}
+
+fn fits(launch: &Launch) -> String {
+    let ptx = kernels::ptx::embedded(launch.module).unwrap_or_else(|| {
+        panic!("no PTX for `{}`; run `{}`", launch.module, kernels::ptx::COMPILE_COMMAND)
+    });
+    let entries = parameters(ptx);
+    let (_, declared) = entries
+        .iter()
+        .find(|(name, _)| *name == launch.entry)
+        .unwrap_or_else(|| panic!("`{}` has no entry `{}`", launch.module, launch.entry));
+    let given: Vec<_> = launch.arguments.iter().map(ptx_type).collect();
+    assert_eq!(*declared, given, "arguments of `{}`", launch.entry);
+    assert!(launch.block[0].is_multiple_of(32) && launch.grid.iter().all(|extent| *extent > 0));
+    launch.entry.to_string()
+}
+
+#[test]
+fn planned_arguments_match_every_entry_of_the_ptx() {
+    let mut planned = BTreeSet::new();
+    let mut modules = BTreeSet::new();
+    let mut check = |name: &str, call: &Call| {
+        for launch in plan(name, call).expect("a legal call").launches {
+            planned.insert(fits(&launch));
+            modules.insert(launch.module);
+        }
+    };
+    for io in IO {
+        for key_dim in [32, 64, 128] {
+            check("gdn_decode", &gdn(io, key_dim, 64, 3, 3));
+            check("gdn_chunk", &gdn(io, key_dim, 32, 3, 130));
+        }
+        check("ple_gather", &ple(io, 40));
+        check("argmax_rows", &argmax(io, 3, 1000, "1"));
+        check("argmax_rows", &argmax(io, 3, 1000, "4"));
+    }
+    check("canary_row_sum", &canary());
+    for module in modules {
+        for (entry, _) in parameters(kernels::ptx::embedded(module).expect("checked above")) {
+            assert!(planned.contains(&entry), "no plan reaches entry `{entry}` of `{module}`");
+        }
+    }
+}
+
+#[test]
+fn grids_cover_the_work_and_scratch_its_bound() {
+    let decode = plan("gdn_decode", &gdn(DType::BF16, 128, 64, 70_000, 70_000)).expect("legal");
+    assert_eq!(decode.launches[0].grid, [2, 4, 65_535], "later sequences are taken in turn");
+
+    let chunk = plan("gdn_chunk", &gdn(DType::F32, 32, 64, 3, 130)).expect("legal");
+    let grids: Vec<_> = chunk.launches.iter().map(|launch| launch.grid[0]).collect();
+    assert_eq!(grids, [(130 / 64 + 3) * 4, 3 * 4 * 2, (130 / 64 + 3) * 4]);
+    let shapes: Vec<_> = chunk.scratch.iter().map(|scratch| scratch.shape.clone()).collect();
+    assert_eq!(shapes[0], [130, 4, 2]);
+    assert_eq!(shapes[3], [5, 4, 64, 32], "value channels, then key channels");
+
+    let wide = plan("argmax_rows", &argmax(DType::F16, 2, 1001, "4")).expect("legal");
+    assert_eq!(wide.launches[0].grid, [2, 4, 1]);
+    assert_eq!(wide.launches[0].arguments.last(), Some(&Argument::I32(256)), "whole vectors");
+
+    let gather = plan("ple_gather", &ple(DType::F32, 0)).expect("legal");
+    assert_eq!(gather.launches[0].grid, [1, 1, 1], "the status word is written without ids too");
+}
+
+#[test]
+fn empty_work_plans_nothing_but_what_an_empty_sequence_needs() {
+    assert!(plan("gdn_decode", &gdn(DType::F32, 32, 32, 0, 0)).expect("legal").launches.is_empty());
+    assert!(plan("gdn_chunk", &gdn(DType::F32, 32, 32, 0, 5)).expect("legal").launches.is_empty());
+    assert!(
+        plan("argmax_rows", &argmax(DType::F32, 0, 5, "4")).expect("legal").launches.is_empty()
+    );
+    let sequences_of_no_rows = plan("gdn_chunk", &gdn(DType::F32, 32, 32, 2, 0)).expect("legal");
+    assert_eq!(sequences_of_no_rows.launches.len(), 3, "a zero state may have to be written");
+}
+
+#[test]
+fn layouts_callers_may_use_are_accepted_and_passed_on() {
+    let mut padded = gdn(DType::BF16, 64, 64, 3, 130);
+    edit(&mut padded, "s").strides[0] += 8;
+    edit(&mut padded, "v").strides[0] += 16;
+    edit(&mut padded, "v").offset_bytes = 16;
+    let plan_of = plan("gdn_chunk", &padded).expect("padded rows are legal");
+    assert!(plan_of.launches[0].arguments.contains(&Argument::I64(4 * 64 + 16)));
+    assert!(plan_of.launches[1].arguments.contains(&Argument::I64(4 * 64 * 64 + 8)));
+
+    // Slices of one packed [q | k | v] row interleave without overlap.
+    let mut packed = gdn(DType::F32, 32, 32, 3, 3);
+    for (name, offset) in [("q", 0), ("k", 64), ("v", 128)] {
+        let slice = edit(&mut packed, name);
+        (slice.buffer, slice.offset_bytes, slice.strides[0]) = (0, 4 * offset, 256);
+    }
+    plan("gdn_decode", &packed).expect("a packed row is legal");
+
+    let mut rank0 = ple(DType::F16, 3);
+    let scale = edit(&mut rank0, "scale");
+    (scale.shape, scale.strides) = (vec![], vec![]);
+    plan("ple_gather", &rank0).expect("a scale of rank 0 is legal");
+
+    let mut ids_only = argmax(DType::F32, 3, 7, "1");
+    set_word(&mut ids_only, "value_kind", "none");
+    ids_only.tensors.retain(|(name, _)| name != "values");
+    let launches = plan("argmax_rows", &ids_only).expect("values are optional").launches;
+    assert!(launches[0].arguments.contains(&Argument::Null));
+}
+
+/// One legal call, one edit, the refusal it must meet.
+fn refuses(
+    name: &str,
+    legal: &Call,
+    kind: ErrorKind,
+    argument: &str,
+    break_it: impl FnOnce(&mut Call),
+) {
+    plan(name, legal)
+        .unwrap_or_else(|refusal| panic!("{name}: the unbroken call is refused: {refusal}"));
+    let mut broken = legal.clone();
+    break_it(&mut broken);
+    match plan(name, &broken) {
+        Ok(_) => panic!("{name}: {kind:?} of `{argument}` is planned"),
+        Err(refusal) => {
+            assert_eq!(
+                (refusal.kind, refusal.argument.as_str()),
+                (kind, argument),
+                "{name}: {refusal}"
+            );
+        }
+    }
+}
+
+#[test]
+fn gated_delta_refusals_fire() {
+    for name in ["gdn_decode", "gdn_chunk"] {
+        let legal = gdn(DType::BF16, 64, 32, 3, 3);
+        let legal = &legal;
+        for (tensor, foreign) in [
+            ("q", DType::I32),
+            ("k", DType::F32),
+            ("v", DType::F16),
+            ("o", DType::F32),
+            ("g", DType::BF16),
+            ("beta", DType::F16),
+            ("s", DType::F16),
+            ("slot_of", DType::I32),
+        ] {
+            refuses(name, legal, ErrorKind::Dtype, tensor, |call| {
+                edit(call, tensor).dtype = foreign
+            });
+        }
+        for tensor in ["k", "v", "o", "g", "beta"] {
+            refuses(name, legal, ErrorKind::Shape, tensor, |call| edit(call, tensor).shape[0] += 1);
+        }
+        refuses(name, legal, ErrorKind::Shape, "s", |call| edit(call, "s").shape[3] = 32);
+        refuses(name, legal, ErrorKind::Shape, "s", |call| {
+            let s = edit(call, "s");
+            (s.shape, s.strides) = (vec![5, 4], vec![4, 1]);
+        });
+        for tensor in ["q", "k", "v", "o", "s", "g", "beta"] {
+            refuses(name, legal, ErrorKind::Shape, tensor, |call| {
+                edit(call, tensor).strides[0] -= 1
+            });
+            refuses(name, legal, ErrorKind::Shape, tensor, |call| {
+                edit(call, tensor).strides[1] += 1
+            });
+        }
+        for tensor in ["q", "k", "v", "o"] {
+            refuses(name, legal, ErrorKind::Align, tensor, |call| {
+                edit(call, tensor).offset_bytes = 8
+            });
+            refuses(name, legal, ErrorKind::Align, tensor, |call| {
+                edit(call, tensor).strides[0] += 1
+            });
+        }
+        refuses(name, legal, ErrorKind::Align, "s", |call| edit(call, "s").strides[0] += 2);
+        refuses(name, legal, ErrorKind::Align, "beta", |call| edit(call, "beta").offset_bytes = 2);
+        refuses(name, legal, ErrorKind::Shape, "slot_of", |call| {
+            edit(call, "slot_of").strides[0] = 2
+        });
+        for written in ["s", "o"] {
+            refuses(name, legal, ErrorKind::Alias, written, |call| {
+                let victim = edit(call, "k").buffer;
+                edit(call, written).buffer = victim;
+            });
+        }
+        for option in ["head_map", "state_layout", "gate_form"] {
+            refuses(name, legal, ErrorKind::Shape, option, |call| set_word(call, option, "kv"));
+        }
+        refuses(name, legal, ErrorKind::Shape, "v", |call| {
+            for (tensor, axis) in [("v", 1), ("o", 1), ("g", 1), ("beta", 1), ("s", 1)] {
+                edit(call, tensor).shape[axis] = 0;
+            }
+        });
+        refuses(name, legal, ErrorKind::Shape, "scale", |call| call.scalars.clear());
+        refuses(name, legal, ErrorKind::Dtype, "scale", |call| {
+            call.scalars[0].1 = ScalarArg::I32(1)
+        });
+        refuses(name, legal, ErrorKind::Shape, "v", |call| {
+            for tensor in ["q", "k"] {
+                let keys = edit(call, tensor);
+                (keys.shape[1], keys.strides[0]) = (3, 3 * 64);
+            }
+        });
+        refuses(name, legal, ErrorKind::Shape, "q", |call| {
+            for (tensor, axis) in [("q", 2), ("k", 2), ("s", 3)] {
+                edit(call, tensor).shape[axis] = 96;
+            }
+        });
+    }
+    let decode = gdn(DType::F32, 32, 32, 3, 3);
+    refuses("gdn_decode", &decode, ErrorKind::Shape, "slot_of", |call| {
+        edit(call, "slot_of").shape[0] = 2
+    });
+    let chunk = gdn(DType::F32, 32, 32, 3, 130);
+    refuses("gdn_chunk", &chunk, ErrorKind::Shape, "cu_seqlens", |call| {
+        edit(call, "slot_of").shape[0] = 2
+    });
+    refuses("gdn_chunk", &chunk, ErrorKind::Dtype, "cu_seqlens", |call| {
+        edit(call, "cu_seqlens").dtype = DType::F32;
+    });
+    refuses("gdn_chunk", &chunk, ErrorKind::Align, "cu_seqlens", |call| {
+        edit(call, "cu_seqlens").offset_bytes = 2;
+    });
+    refuses("gdn_chunk", &chunk, ErrorKind::Shape, "initial_state", |call| {
+        set_word(call, "initial_state", "one");
+    });
+}
+
+#[test]
+fn ple_gather_refusals_fire() {
+    let legal = &ple(DType::F16, 5);
+    for (tensor, foreign) in [
+        ("codes", DType::F16),
+        ("scale", DType::F32),
+        ("ids", DType::I32),
+        ("out", DType::E4M3),
+        ("status", DType::I64),
+    ] {
+        refuses("ple_gather", legal, ErrorKind::Dtype, tensor, |call| {
+            edit(call, tensor).dtype = foreign
+        });
+    }
+    for shape in [vec![33], vec![128], vec![160], vec![1, 1], vec![0]] {
+        refuses("ple_gather", legal, ErrorKind::ScaleShape, "scale", |call| {
+            let scale = edit(call, "scale");
+            scale.strides = vec![1; shape.len()];
+            scale.shape = shape;
+        });
+    }
+    for kind in [None, Some(ScaleKind::TensorF32Multiplier), Some(ScaleKind::RowF32)] {
+        refuses("ple_gather", legal, ErrorKind::ScaleKind, "scale", |call| {
+            edit(call, "scale").kind = kind
+        });
+    }
+    refuses("ple_gather", legal, ErrorKind::Shape, "codes", |call| {
+        edit(call, "codes").shape[1] = 159
+    });
+    refuses("ple_gather", legal, ErrorKind::Shape, "out", |call| edit(call, "ids").shape[0] = 6);
+    refuses("ple_gather", legal, ErrorKind::Shape, "status", |call| {
+        edit(call, "status").shape[0] = 2
+    });
+    refuses("ple_gather", legal, ErrorKind::Shape, "ids", |call| edit(call, "ids").strides[0] = 2);
+    for tensor in ["codes", "out"] {
+        refuses("ple_gather", legal, ErrorKind::Shape, tensor, |call| {
+            edit(call, tensor).strides[0] = 144
+        });
+        refuses("ple_gather", legal, ErrorKind::Align, tensor, |call| {
+            edit(call, tensor).strides[0] += 4
+        });
+        refuses("ple_gather", legal, ErrorKind::Align, tensor, |call| {
+            edit(call, tensor).offset_bytes = 8
+        });
+    }
+    refuses("ple_gather", legal, ErrorKind::Align, "scale", |call| {
+        edit(call, "scale").offset_bytes = 1
+    });
+    for written in ["out", "status"] {
+        refuses("ple_gather", legal, ErrorKind::Alias, written, |call| {
+            let victim = edit(call, "ids").buffer;
+            edit(call, written).buffer = victim;
+        });
+    }
+}
+
+#[test]
+fn argmax_and_canary_refusals_fire() {
+    let legal = &argmax(DType::BF16, 3, 100, "4");
+    for (tensor, foreign) in [("x", DType::E4M3), ("ids", DType::I64), ("values", DType::F16)] {
+        refuses("argmax_rows", legal, ErrorKind::Dtype, tensor, |call| {
+            edit(call, tensor).dtype = foreign
+        });
+    }
+    for tensor in ["ids", "values"] {
+        refuses("argmax_rows", legal, ErrorKind::Shape, tensor, |call| {
+            edit(call, tensor).shape[0] = 4
+        });
+        refuses("argmax_rows", legal, ErrorKind::Shape, tensor, |call| {
+            edit(call, tensor).strides[0] = 2
+        });
+        refuses("argmax_rows", legal, ErrorKind::Alias, tensor, |call| {
+            let victim = edit(call, "x").buffer;
+            edit(call, tensor).buffer = victim;
+        });
+    }
+    refuses("argmax_rows", legal, ErrorKind::Shape, "values", |call| {
+        call.tensors.retain(|(name, _)| name != "values");
+    });
+    refuses("argmax_rows", legal, ErrorKind::Shape, "x", |call| edit(call, "x").strides[0] = 99);
+    refuses("argmax_rows", legal, ErrorKind::Shape, "x", |call| edit(call, "x").strides[1] = 2);
+    refuses("argmax_rows", legal, ErrorKind::Align, "x", |call| edit(call, "x").offset_bytes = 1);
+    refuses("argmax_rows", legal, ErrorKind::Shape, "x", |call| {
+        let x = edit(call, "x");
+        (x.shape[1], x.strides[0]) = (1 << 31, 1 << 31);
+    });
+    refuses("argmax_rows", legal, ErrorKind::Shape, "x", |call| edit(call, "x").shape[1] = 0);
+    for word in ["0", "65536", "-1", "many"] {
+        refuses("argmax_rows", legal, ErrorKind::Shape, "blocks_per_row", |call| {
+            set_word(call, "blocks_per_row", word);
+        });
+    }
+    refuses("argmax_rows", legal, ErrorKind::Shape, "value_kind", |call| {
+        set_word(call, "value_kind", "f16")
+    });
+
+    let legal = &canary();
+    refuses("canary_row_sum", legal, ErrorKind::Dtype, "x", |call| {
+        edit(call, "x").dtype = DType::F16
+    });
+    refuses("canary_row_sum", legal, ErrorKind::Dtype, "y", |call| {
+        edit(call, "y").dtype = DType::F16
+    });
+    refuses("canary_row_sum", legal, ErrorKind::Shape, "y", |call| edit(call, "y").shape[0] = 8);
+    refuses("canary_row_sum", legal, ErrorKind::Shape, "x", |call| edit(call, "x").strides[0] = 69);
+    refuses("canary_row_sum", legal, ErrorKind::Align, "x", |call| {
+        edit(call, "x").offset_bytes = 2
+    });
+    refuses("canary_row_sum", legal, ErrorKind::Alias, "y", |call| {
+        let victim = edit(call, "x").buffer;
+        edit(call, "y").buffer = victim;
+    });
+}

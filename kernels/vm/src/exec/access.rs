@@ -1,0 +1,474 @@
+//! Loads of a warp, and what loads and stores share. Consecutive and equal addresses take a short way; whatever it
+//! refuses goes lane by lane, and there the faults are named.
+
+use super::machine::{Machine, Trouble};
+use super::step::Laned;
+use super::warp::{FULL, Warp, lanes};
+use crate::fault::{FaultKind, MemorySpace};
+use crate::memory::marks;
+use crate::program::{Access, Class, Reg};
+use crate::shared::{SharedFault, Touch, Toucher};
+use crate::space::{DATA_BASE, LOCAL_BASE, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
+use crate::syntax::Space;
+
+pub(crate) const GLOBAL_START: u64 = 1 << 40;
+
+/// Where an address leads: the space and the offset (or address) in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    Global(u64),
+    Shared(u64),
+    Local(u64),
+    Param(u64),
+    /// The module's own variables.
+    Data(u64),
+}
+
+pub(crate) fn resolve(space: Space, address: u64) -> Target {
+    match space {
+        Space::Shared => Target::Shared(address),
+        Space::Local => Target::Local(address),
+        Space::Param => Target::Param(address),
+        Space::Const => Target::Data(address.wrapping_sub(DATA_BASE)),
+        _ => {
+            let window = |base: u64| address.wrapping_sub(base) < WINDOW_BYTES;
+            if window(DATA_BASE) {
+                Target::Data(address - DATA_BASE)
+            } else if space == Space::Generic && window(SHARED_BASE) {
+                Target::Shared(address - SHARED_BASE)
+            } else if space == Space::Generic && window(LOCAL_BASE) {
+                Target::Local(address - LOCAL_BASE)
+            } else if space == Space::Generic && window(PARAM_BASE) {
+                Target::Param(address - PARAM_BASE)
+            } else {
+                Target::Global(address)
+            }
+        }
+    }
+}
+
+#[inline(always)]
+pub(crate) fn addresses(warp: &Warp, base: Option<Reg>, offset: i64) -> [u64; 32] {
+    let mut out = [offset as u64; 32];
+    match base {
+        Some(reg) if reg.class == Class::Long => {
+            let x = &warp.longs[usize::from(reg.slot)].0;
+            for l in 0..32 {
+                out[l] = x[l].wrapping_add(offset as u64);
+            }
+        }
+        Some(reg) => {
+            let x = &warp.words[usize::from(reg.slot)].0;
+            for l in 0..32 {
+                out[l] = u64::from(x[l]).wrapping_add(offset as u64);
+            }
+        }
+        None => {}
+    }
+    out
+}
+
+/// How the active lanes' addresses lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Uniform,
+    /// Lanes 0 to n−1, one after the other.
+    Run(usize),
+    Scattered,
+}
+
+#[inline(always)]
+pub(crate) fn shape(addresses: &[u64; 32], mask: u32, bytes: u64) -> Shape {
+    let first = addresses[mask.trailing_zeros() as usize & 31];
+    let mut different = 0;
+    if mask == FULL {
+        let mut gaps = 0;
+        for (l, address) in addresses.iter().enumerate() {
+            different |= address ^ first;
+            gaps |= address ^ first.wrapping_add(l as u64 * bytes);
+        }
+        return match (different, gaps) {
+            (0, _) => Shape::Uniform,
+            (_, 0) => Shape::Run(32),
+            _ => Shape::Scattered,
+        };
+    }
+    for (l, address) in addresses.iter().enumerate() {
+        different |= if mask >> l & 1 != 0 { address ^ first } else { 0 };
+    }
+    if different == 0 {
+        return Shape::Uniform;
+    }
+    let n = mask.trailing_ones() as usize;
+    if mask >> n != 0 {
+        return Shape::Scattered;
+    }
+    let run = addresses[..n]
+        .iter()
+        .enumerate()
+        .all(|(l, address)| *address == first.wrapping_add(l as u64 * bytes));
+    if run { Shape::Run(n) } else { Shape::Scattered }
+}
+
+pub(crate) fn toucher(warp: &Warp, lane: usize, pc: u32) -> Toucher {
+    Toucher { thread: warp.index * 32 + lane as u32, clock: warp.clock, pc }
+}
+
+pub(crate) fn shared_trouble(
+    machine: &Machine<'_>,
+    fault: SharedFault,
+    offset: u64,
+    bytes: u32,
+    store: bool,
+) -> Box<Trouble> {
+    match fault {
+        SharedFault::OutOfBounds => {
+            machine.out_of_bounds(MemorySpace::Shared, offset, bytes, store)
+        }
+        SharedFault::Uninitialised { offset } => FaultKind::Uninitialised {
+            space: MemorySpace::Shared,
+            buffer: None,
+            offset,
+            access_bytes: bytes,
+        }
+        .into(),
+        SharedFault::Race { race, other } => Box::new(Trouble {
+            kind: FaultKind::SharedRace { offset, access_bytes: bytes, race },
+            other: Some(other),
+        }),
+    }
+}
+
+/// Checks the marks of a global load.
+#[inline(always)]
+pub(crate) fn readable(shadow: &[u8]) -> bool {
+    let (mut all, mut any) = (0xff, 0);
+    for mark in shadow {
+        all &= *mark;
+        any |= *mark;
+    }
+    all & marks::INIT != 0 && any & marks::UNREAD == 0
+}
+
+/// Names what forbids a load of global bytes.
+pub(crate) fn unreadable(
+    machine: &mut Machine<'_>,
+    address: u64,
+    bytes: u64,
+) -> Option<Box<Trouble>> {
+    let (page, at) = machine.memory.window(address, bytes)?;
+    let shadow = &page.marks[at..at + bytes as usize];
+    let first =
+        shadow.iter().position(|mark| mark & marks::INIT == 0 || mark & marks::UNREAD != 0)?;
+    let poisoned = shadow[first] & marks::UNREAD != 0;
+    let place = machine.buffer_place(address + first as u64)?;
+    Some(if poisoned {
+        FaultKind::UnreadRead { buffer: place }.into()
+    } else {
+        FaultKind::Uninitialised {
+            space: MemorySpace::Global,
+            offset: place.offset as u64,
+            buffer: Some(place),
+            access_bytes: bytes as u32,
+        }
+        .into()
+    })
+}
+
+/// Spreads loaded bytes that lie together over the destination registers.
+#[inline(always)]
+fn deliver_shape(warp: &mut Warp, what: &Access, mask: u32, shape: Shape, data: &[u8]) {
+    let width = usize::from(what.width_bytes);
+    let bytes = what.bytes() as usize;
+    if shape == Shape::Uniform {
+        for i in 0..usize::from(what.count) {
+            let value = extend(data, i * width, what);
+            let slot = usize::from(what.regs[i].slot);
+            if what.regs[i].class == Class::Word {
+                let d = &mut warp.words[slot].0;
+                for (l, d) in d.iter_mut().enumerate() {
+                    *d = if mask >> l & 1 != 0 { value as u32 } else { *d };
+                }
+            } else {
+                let d = &mut warp.longs[slot].0;
+                for (l, d) in d.iter_mut().enumerate() {
+                    *d = if mask >> l & 1 != 0 { value } else { *d };
+                }
+            }
+        }
+        return;
+    }
+    if mask != FULL || what.signed && width < 4 {
+        return deliver(warp, what, mask, |l| &data[l * bytes..]);
+    }
+    for i in 0..usize::from(what.count) {
+        let reg = what.regs[i];
+        let slot = usize::from(reg.slot);
+        let chunks = data.chunks_exact(bytes);
+        match (width, reg.class) {
+            (4, Class::Word) => {
+                for (d, chunk) in warp.words[slot].0.iter_mut().zip(chunks) {
+                    *d = u32_at(chunk, i * 4);
+                }
+            }
+            (2, Class::Word) => {
+                for (d, chunk) in warp.words[slot].0.iter_mut().zip(chunks) {
+                    *d = u32::from(u16_at(chunk, i * 2));
+                }
+            }
+            (8, Class::Long) => {
+                for (d, chunk) in warp.longs[slot].0.iter_mut().zip(chunks) {
+                    *d = u64_at(chunk, i * 8);
+                }
+            }
+            _ => {
+                for (l, chunk) in chunks.enumerate() {
+                    warp.set(reg, l, extend(chunk, i * width, what));
+                }
+            }
+        }
+    }
+}
+
+/// Spreads loaded bytes over the destination registers; `piece` gives each lane's bytes.
+#[inline(always)]
+fn deliver<'b>(warp: &mut Warp, what: &Access, mask: u32, piece: impl Fn(usize) -> &'b [u8]) {
+    let width = usize::from(what.width_bytes);
+    for i in 0..usize::from(what.count) {
+        let reg = what.regs[i];
+        let slot = usize::from(reg.slot);
+        let from = i * width;
+        match (width, reg.class) {
+            (4, Class::Word) => {
+                let d = &mut warp.words[slot].0;
+                for l in 0..32 {
+                    if mask >> l & 1 != 0 {
+                        d[l] = u32_at(piece(l), from);
+                    }
+                }
+            }
+            (2, Class::Word) if !what.signed => {
+                let d = &mut warp.words[slot].0;
+                for l in 0..32 {
+                    if mask >> l & 1 != 0 {
+                        d[l] = u32::from(u16_at(piece(l), from));
+                    }
+                }
+            }
+            (8, Class::Long) => {
+                let d = &mut warp.longs[slot].0;
+                for l in 0..32 {
+                    if mask >> l & 1 != 0 {
+                        d[l] = u64_at(piece(l), from);
+                    }
+                }
+            }
+            _ => {
+                for l in lanes(mask) {
+                    let value = extend(piece(l), from, what);
+                    warp.set(reg, l, value);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline(always)]
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].try_into().map_or(0, u32::from_le_bytes)
+}
+
+#[inline(always)]
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes)
+}
+
+/// One element as its register holds it.
+fn extend(bytes: &[u8], at: usize, what: &Access) -> u64 {
+    let value = match (what.width_bytes, what.signed) {
+        (1, false) => u64::from(bytes[at]),
+        (1, true) => bytes[at] as i8 as u64,
+        (2, false) => u64::from(u16_at(bytes, at)),
+        (2, true) => u16_at(bytes, at) as i16 as u64,
+        (4, false) => u64::from(u32_at(bytes, at)),
+        (4, true) => u32_at(bytes, at) as i32 as u64,
+        _ => u64_at(bytes, at),
+    };
+    if what.half { value & 0xffff } else { value }
+}
+
+#[inline(always)]
+pub(crate) fn load<const CHECKS: bool>(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    what: &Access,
+    mask: u32,
+    pc: u32,
+) -> Result<(), Laned> {
+    let addresses = addresses(warp, what.base, what.offset);
+    let bytes = u64::from(what.bytes());
+    let first = addresses[mask.trailing_zeros() as usize & 31];
+    let shape = shape(&addresses, mask, bytes);
+    let aligned = first & (bytes - 1) == 0;
+    let span = match shape {
+        Shape::Uniform => bytes,
+        Shape::Run(n) => bytes * n as u64,
+        Shape::Scattered => 0,
+    };
+    if aligned && span != 0 {
+        let global = matches!(what.space, Space::Global | Space::Generic) && first >= GLOBAL_START;
+        if global
+            && let Some((page, at)) = machine.memory.window(first, span)
+            && (!CHECKS || readable(&page.marks[at..at + span as usize]))
+        {
+            let data = &page.data[at..at + span as usize];
+            deliver_shape(warp, what, mask, shape, data);
+            return Ok(());
+        }
+        if what.space == Space::Shared && !what.strong {
+            let at = first as usize;
+            let me = toucher(warp, 0, pc);
+            let ok = match shape {
+                _ if !CHECKS => first.saturating_add(span) <= machine.shared.data.len() as u64,
+                Shape::Run(n) => {
+                    bytes.is_multiple_of(4)
+                        && first < 1 << 24
+                        && machine.shared.load_run(at, n, bytes as usize, me)
+                }
+                _ => {
+                    // Two readers stand for all: more change nothing in the records.
+                    let mut both = lanes(mask);
+                    let (a, b) = (both.next().unwrap_or(0), both.next());
+                    let mut read = |lane| {
+                        let me = Toucher { thread: warp.index * 32 + lane as u32, ..me };
+                        machine.shared.load(first, bytes as usize, me, Touch::Read).is_ok()
+                    };
+                    read(a) && b.is_none_or(read)
+                }
+            };
+            if ok {
+                let data = &machine.shared.data[at..at + span as usize];
+                deliver_shape(warp, what, mask, shape, data);
+                return Ok(());
+            }
+        }
+    }
+    load_each::<CHECKS>(warp, machine, what, mask, pc, &addresses)
+}
+
+fn load_each<const CHECKS: bool>(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    what: &Access,
+    mask: u32,
+    pc: u32,
+    addresses: &[u64; 32],
+) -> Result<(), Laned> {
+    let mut buffer = [[0u8; 32]; 32];
+    for l in lanes(mask) {
+        let target = resolve(what.space, addresses[l]);
+        let out = &mut buffer[l][..what.bytes() as usize];
+        let me = toucher(warp, l, pc);
+        read_one::<CHECKS>(machine, target, out, me, what.strong)
+            .map_err(|trouble| (l as u32, trouble))?;
+    }
+    deliver(warp, what, mask, |l| &buffer[l]);
+    Ok(())
+}
+
+/// Reads one thread's bytes, or says why not.
+pub(crate) fn read_one<const CHECKS: bool>(
+    machine: &mut Machine<'_>,
+    target: Target,
+    out: &mut [u8],
+    me: Toucher,
+    strong: bool,
+) -> Result<(), Box<Trouble>> {
+    let len = out.len();
+    let bytes = len as u32;
+    let (space, offset) = space_of(target);
+    if !offset.is_multiple_of(len as u64) {
+        return Err(machine.misaligned(space, offset, bytes, false));
+    }
+    match target {
+        Target::Global(address) => {
+            let Some((page, at)) = machine.memory.window(address, len as u64) else {
+                return Err(machine.out_of_bounds(space, address, bytes, false));
+            };
+            if CHECKS && !readable(&page.marks[at..at + len]) {
+                if let Some(trouble) = unreadable(machine, address, len as u64) {
+                    return Err(trouble);
+                }
+                return Ok(());
+            }
+            out.copy_from_slice(&page.data[at..at + len]);
+        }
+        Target::Shared(offset) => {
+            if CHECKS {
+                let touch = if strong { Touch::StrongRead } else { Touch::Read };
+                let result = machine.shared.load(offset, len, me, touch);
+                result.map_err(|fault| shared_trouble(machine, fault, offset, bytes, false))?;
+            }
+            let data = &machine.shared.data;
+            match slice(data, offset, len) {
+                Some(data) => out.copy_from_slice(data),
+                None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
+            }
+        }
+        Target::Local(offset) => {
+            let Some(at) = local_at(machine, offset, len, me.thread) else {
+                return Err(machine.out_of_bounds(space, offset, bytes, false));
+            };
+            if CHECKS && !machine.local.init[at..at + len].iter().all(|i| *i) {
+                return Err(FaultKind::Uninitialised {
+                    space,
+                    buffer: None,
+                    offset,
+                    access_bytes: bytes,
+                }
+                .into());
+            }
+            out.copy_from_slice(&machine.local.data[at..at + len]);
+        }
+        Target::Param(offset) => match slice(machine.parameters, offset, len) {
+            Some(data) => out.copy_from_slice(data),
+            None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
+        },
+        Target::Data(offset) => match slice(machine.data, offset, len) {
+            Some(data) => out.copy_from_slice(data),
+            None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
+        },
+    }
+    Ok(())
+}
+
+pub(crate) fn space_of(target: Target) -> (MemorySpace, u64) {
+    match target {
+        Target::Global(at) => (MemorySpace::Global, at),
+        Target::Shared(at) => (MemorySpace::Shared, at),
+        Target::Local(at) => (MemorySpace::Local, at),
+        Target::Param(at) => (MemorySpace::Param, at),
+        Target::Data(at) => (MemorySpace::Const, at),
+    }
+}
+
+fn slice(data: &[u8], offset: u64, len: usize) -> Option<&[u8]> {
+    let at = usize::try_from(offset).ok()?;
+    data.get(at..at.checked_add(len)?)
+}
+
+pub(crate) fn local_at(
+    machine: &Machine<'_>,
+    offset: u64,
+    len: usize,
+    thread: u32,
+) -> Option<usize> {
+    let size = machine.local.bytes_per_thread;
+    let end = usize::try_from(offset).ok()?.checked_add(len)?;
+    (end <= size).then(|| thread as usize * size + offset as usize)
+}

@@ -1,0 +1,393 @@
+//! Block barriers and the `.sync` operations of a warp.
+
+use super::machine::{Machine, Trouble};
+use super::step::Laned;
+use super::warp::{FULL, Fragment, State, Warp, lanes};
+use crate::fault::FaultKind;
+use crate::program::{Barrier, BarrierKind, Op, Shuffle, ShuffleMode, Vote, VoteKind};
+use crate::shared::LAST_CLOCK;
+
+/// Lanes arrive at a block barrier. Returns those that now wait (all but for `bar.arrive`).
+pub(crate) fn arrive(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    barrier: &Barrier,
+    mask: u32,
+    pc: u32,
+) -> Result<u32, Laned> {
+    let first = mask.trailing_zeros() as usize & 31;
+    let id = warp.word(barrier.id)[first];
+    let count = barrier.count.map(|slot| warp.word(slot)[first]);
+    let bad = id > 15 || count.is_some_and(|c| c % 32 != 0 || c == 0);
+    if bad {
+        let kind = FaultKind::BadBarrier { barrier: id, count };
+        return Err((first as u32, kind.into()));
+    }
+    let gate = &mut machine.gates[id as usize];
+    if gate.arrived == 0 {
+        gate.popc = 0;
+        gate.all = true;
+        gate.any = false;
+    }
+    gate.expected = count.unwrap_or(0);
+    // A barrier counts whole warps: a partly filled one stands for 32 threads.
+    let here = if count.is_some() && mask == warp.alive { 32 } else { mask.count_ones() };
+    gate.arrived += here;
+    let mut p = warp.predicates[usize::from(barrier.p)];
+    if barrier.negate {
+        p = !p;
+    }
+    gate.popc += (p & mask).count_ones();
+    gate.all &= p & mask == mask;
+    gate.any |= p & mask != 0;
+    if barrier.kind == BarrierKind::Arrive {
+        return Ok(0);
+    }
+    warp.fragments.push(Fragment { pc, mask, state: State::AtBarrier(id as u8) });
+    Ok(mask)
+}
+
+/// Runs a shuffle, vote or warp barrier for every group whose members are all here. Returns the
+/// lanes that have to wait.
+#[inline(always)]
+pub(crate) fn synchronous(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    op: &Op,
+    mask: u32,
+) -> Result<u32, Laned> {
+    let members = match *op {
+        Op::WarpSync { members } => members,
+        Op::Shuffle(i) => machine.entry.shuffles[usize::from(i)].members,
+        Op::Vote(i) => machine.entry.votes[usize::from(i)].members,
+        _ => return Ok(0),
+    };
+    let masks = warp.words[usize::from(members)].0;
+    if mask == FULL && masks == [FULL; 32] {
+        group(warp, machine, op, FULL)?;
+        return Ok(0);
+    }
+    some(warp, machine, op, mask, &masks)
+}
+
+fn some(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    op: &Op,
+    mask: u32,
+    masks: &[u32; 32],
+) -> Result<u32, Laned> {
+    let mut left = mask;
+    let mut waiting = 0;
+    while left != 0 {
+        let first = left.trailing_zeros() as usize;
+        let members = masks[first];
+        let same = lanes(left).filter(|l| masks[*l] == members).fold(0, |all, l| all | 1u32 << l);
+        left &= !same;
+        let outside = same & !members;
+        if outside != 0 {
+            let kind = FaultKind::BadMemberMask { members };
+            return Err((outside.trailing_zeros(), kind.into()));
+        }
+        if members & warp.alive & !same != 0 {
+            waiting |= same;
+        } else {
+            group(warp, machine, op, same)?;
+        }
+    }
+    Ok(waiting)
+}
+
+/// One complete group.
+#[inline(always)]
+fn group(warp: &mut Warp, machine: &mut Machine<'_>, op: &Op, mask: u32) -> Result<(), Laned> {
+    match *op {
+        Op::WarpSync { .. } => {
+            if warp.clock >= LAST_CLOCK {
+                machine.shared.forget();
+                machine.shared.next_epoch();
+                warp.clock = 0;
+            }
+            warp.clock += 1;
+            Ok(())
+        }
+        Op::Shuffle(i) => shuffle(warp, &machine.entry.shuffles[usize::from(i)], mask),
+        Op::Vote(i) => {
+            vote(warp, &machine.entry.votes[usize::from(i)], mask);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[inline(always)]
+fn shuffle(warp: &mut Warp, what: &Shuffle, mask: u32) -> Result<(), Laned> {
+    let a = warp.words[usize::from(what.a)].0;
+    let b = &warp.words[usize::from(what.b)].0;
+    let c = &warp.words[usize::from(what.c)].0;
+    if mask == FULL
+        && what.mode == ShuffleMode::Butterfly
+        && c[0] & 0x1f1f == 0x1f
+        && *b == [b[0]; 32]
+        && *c == [c[0]; 32]
+    {
+        let by = b[0] as usize & 31;
+        let d = &mut warp.words[usize::from(what.d)].0;
+        for l in 0..32 {
+            d[l] = a[(l ^ by) & 31];
+        }
+        if let Some(p) = what.p {
+            warp.predicates[usize::from(p)] = FULL;
+        }
+        return Ok(());
+    }
+    if mask == FULL && *b == [b[0]; 32] && *c == [c[0]; 32] {
+        let (by, clamp) = ((b[0] & 31) as i32, c[0]);
+        shuffle_whole(warp, what, &a, by, clamp);
+        return Ok(());
+    }
+    let (b, c) = (*b, *c);
+    let mut inside = 0u32;
+    for l in lanes(mask) {
+        let lane = l as i32;
+        let by = (b[l] & 0x1f) as i32;
+        let clamp = (c[l] & 0x1f) as i32;
+        let segments = (c[l] >> 8 & 0x1f) as i32;
+        let highest = (lane & segments) | (clamp & !segments);
+        let lowest = lane & segments;
+        let (from, ok) = match what.mode {
+            ShuffleMode::Up => (lane - by, lane - by >= highest),
+            ShuffleMode::Down => (lane + by, lane + by <= highest),
+            ShuffleMode::Butterfly => (lane ^ by, (lane ^ by) <= highest),
+            ShuffleMode::Index => {
+                let from = lowest | (by & !segments);
+                (from, from <= highest)
+            }
+        };
+        let from = if ok { from } else { lane };
+        if mask >> (from & 31) & 1 == 0 {
+            let kind = FaultKind::ShuffleInactive { lane: from as u32 };
+            return Err((l as u32, kind.into()));
+        }
+        warp.words[usize::from(what.d)].0[l] = a[from as usize & 31];
+        inside |= u32::from(ok) << l;
+    }
+    if let Some(p) = what.p {
+        let p = &mut warp.predicates[usize::from(p)];
+        *p = *p & !mask | inside & mask;
+    }
+    Ok(())
+}
+
+/// Every lane takes part and all agree on distance and clamp: no lane can be missing.
+#[inline(always)]
+fn shuffle_whole(warp: &mut Warp, what: &Shuffle, a: &[u32; 32], by: i32, c: u32) {
+    let clamp = (c & 0x1f) as i32;
+    let segments = (c >> 8 & 0x1f) as i32;
+    let d = &mut warp.words[usize::from(what.d)].0;
+    let mut inside = 0u32;
+    let mut put = |l: usize, from: i32, ok: bool| {
+        d[l] = a[if ok { from as usize & 31 } else { l }];
+        inside |= u32::from(ok) << l;
+    };
+    for l in 0..32usize {
+        let lane = l as i32;
+        let highest = (lane & segments) | (clamp & !segments);
+        match what.mode {
+            ShuffleMode::Up => put(l, lane - by, lane - by >= highest),
+            ShuffleMode::Down => put(l, lane + by, lane + by <= highest),
+            ShuffleMode::Butterfly => put(l, lane ^ by, (lane ^ by) <= highest),
+            ShuffleMode::Index => {
+                let from = (lane & segments) | (by & !segments);
+                put(l, from, from <= highest);
+            }
+        }
+    }
+    if let Some(p) = what.p {
+        warp.predicates[usize::from(p)] = inside;
+    }
+}
+
+fn vote(warp: &mut Warp, what: &Vote, mask: u32) {
+    let values = |warp: &Warp| {
+        let mut out = [0u64; 32];
+        for l in lanes(mask) {
+            out[l] = warp.value(what.a, l);
+        }
+        out
+    };
+    let mut ballot = 0;
+    if matches!(what.kind, VoteKind::Any | VoteKind::All | VoteKind::Uniform | VoteKind::Ballot) {
+        let p = warp.predicates[usize::from(what.a.slot)];
+        ballot = mask & if what.negate { !p } else { p };
+    }
+    let mut result = |value: u64| {
+        if let Some(d) = what.d {
+            for l in lanes(mask) {
+                warp.set(d, l, value);
+            }
+        }
+    };
+    match what.kind {
+        VoteKind::Any => result(u64::from(ballot != 0)),
+        VoteKind::All => result(u64::from(ballot == mask)),
+        VoteKind::Uniform => result(u64::from(ballot == mask || ballot == 0)),
+        VoteKind::Ballot => result(u64::from(ballot)),
+        VoteKind::Elect => {
+            let leader = mask.trailing_zeros();
+            result(u64::from(leader));
+            if let Some(p) = what.p {
+                let p = &mut warp.predicates[usize::from(p)];
+                *p = *p & !mask | 1 << leader;
+            }
+        }
+        VoteKind::MatchAny => {
+            let all = values(warp);
+            for l in lanes(mask) {
+                let same = lanes(mask).filter(|k| all[*k] == all[l]).fold(0, |m, k| m | 1u32 << k);
+                if let Some(d) = what.d {
+                    warp.set(d, l, u64::from(same));
+                }
+            }
+        }
+        VoteKind::MatchAll => {
+            let all = values(warp);
+            let first = all[mask.trailing_zeros() as usize & 31];
+            let same = lanes(mask).all(|l| all[l] == first);
+            for l in lanes(mask) {
+                if let Some(d) = what.d {
+                    warp.set(d, l, if same { u64::from(mask) } else { 0 });
+                }
+            }
+            if let Some(p) = what.p {
+                let p = &mut warp.predicates[usize::from(p)];
+                *p = if same { *p | mask } else { *p & !mask };
+            }
+        }
+        _ => {
+            let all = values(warp);
+            let reduced = lanes(mask)
+                .map(|l| all[l] as u32)
+                .reduce(|x, y| reduce(what.kind, x, y))
+                .unwrap_or(0);
+            if let Some(d) = what.d {
+                for l in lanes(mask) {
+                    warp.set(d, l, u64::from(reduced));
+                }
+            }
+        }
+    }
+}
+
+fn reduce(kind: VoteKind, x: u32, y: u32) -> u32 {
+    match kind {
+        VoteKind::MinU => x.min(y),
+        VoteKind::MaxU => x.max(y),
+        VoteKind::MinS => (x as i32).min(y as i32) as u32,
+        VoteKind::MaxS => (x as i32).max(y as i32) as u32,
+        VoteKind::And => x & y,
+        VoteKind::Or => x | y,
+        VoteKind::Xor => x ^ y,
+        _ => x.wrapping_add(y),
+    }
+}
+
+/// Opens barriers that have everyone. Returns whether any opened.
+pub(crate) fn release(warps: &mut [Warp], machine: &mut Machine<'_>) -> bool {
+    let mut opened = false;
+    for id in 0..16u8 {
+        let gate = machine.gates[usize::from(id)];
+        let needed = if gate.expected == 0 { machine.alive_threads } else { gate.expected };
+        if gate.arrived == 0 || gate.arrived < needed {
+            continue;
+        }
+        opened = true;
+        machine.gates[usize::from(id)] = Default::default();
+        machine.shared.next_epoch();
+        let entry = machine.entry;
+        for warp in warps.iter_mut() {
+            warp.clock = 0;
+            for i in 0..warp.fragments.len() {
+                let fragment = warp.fragments[i];
+                if fragment.state != State::AtBarrier(id) {
+                    continue;
+                }
+                if let Op::Barrier(index) = entry.code[fragment.pc as usize].op {
+                    let barrier = &entry.barriers[usize::from(index)];
+                    let value = match barrier.kind {
+                        BarrierKind::RedPopc => gate.popc,
+                        BarrierKind::RedAnd => u32::from(gate.all),
+                        _ => u32::from(gate.any),
+                    };
+                    if let Some(d) = barrier.d {
+                        for l in lanes(fragment.mask) {
+                            warp.set(d, l, u64::from(value));
+                        }
+                    }
+                }
+                warp.fragments[i].pc += 1;
+                warp.fragments[i].state = State::Ready;
+            }
+        }
+    }
+    opened
+}
+
+/// Nothing can run: says which rule the block broke, and the warp, lane and place to blame.
+pub(crate) fn deadlock(warps: &[Warp], machine: &Machine<'_>) -> (usize, u32, u32, Box<Trouble>) {
+    let mut at_barrier: Option<(u8, usize, Fragment)> = None;
+    let mut second: Option<u8> = None;
+    let mut gathering: Option<(usize, Fragment)> = None;
+    let mut waiting = 0;
+    for (w, warp) in warps.iter().enumerate() {
+        for fragment in &warp.fragments {
+            match fragment.state {
+                State::AtBarrier(id) => {
+                    waiting += fragment.mask.count_ones();
+                    match at_barrier {
+                        None => at_barrier = Some((id, w, *fragment)),
+                        Some((first, ..)) if first != id => second = Some(id),
+                        _ => {}
+                    }
+                }
+                _ => gathering = gathering.or(Some((w, *fragment))),
+            }
+        }
+    }
+    let alive = machine.alive_threads;
+    let (w, fragment, kind) = match (at_barrier, second, gathering) {
+        (_, _, Some((w, fragment))) => (
+            w,
+            fragment,
+            FaultKind::BarrierDivergence {
+                waiting: waiting.max(fragment.mask.count_ones()),
+                alive,
+            },
+        ),
+        (Some((first, w, fragment)), Some(second), None) => (
+            w,
+            fragment,
+            FaultKind::BarrierMismatch { first: u32::from(first), second: u32::from(second) },
+        ),
+        (Some((id, w, fragment)), None, None) => {
+            let gate = machine.gates[usize::from(id)];
+            let exited = machine.alive_threads < machine.block_threads;
+            let kind = if gate.expected != 0 && exited {
+                FaultKind::ExitedAtBarrier {
+                    barrier: u32::from(id),
+                    arrived: gate.arrived,
+                    expected: gate.expected,
+                }
+            } else {
+                FaultKind::BarrierDivergence { waiting, alive }
+            };
+            (w, fragment, kind)
+        }
+        (None, _, None) => {
+            let none = Fragment { pc: 0, mask: 1, state: State::Ready };
+            (0, none, FaultKind::BarrierDivergence { waiting, alive })
+        }
+    };
+    let lane = fragment.mask.trailing_zeros() & 31;
+    (w, lane, fragment.pc, kind.into())
+}

@@ -1,0 +1,115 @@
+//! What every warp of a launch shares: memories, barriers, limits and what is counted.
+
+use crate::approx::FloatModel;
+use crate::fault::{BufferPlace, FaultKind, MemorySpace};
+use crate::memory::Memory;
+use crate::module::{Entry, Module};
+use crate::shared::{Other, Shared};
+
+/// Arrivals at one barrier number.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Gate {
+    pub arrived: u32,
+    /// Explicit thread count; 0 for the whole block.
+    pub expected: u32,
+    pub popc: u32,
+    pub all: bool,
+    pub any: bool,
+}
+
+/// Local memory of one block's threads.
+#[derive(Default)]
+pub(crate) struct Local {
+    pub bytes_per_thread: usize,
+    pub data: Vec<u8>,
+    pub init: Vec<bool>,
+}
+
+/// A copy under way: its bytes are not there before the wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingCopy {
+    pub thread: u32,
+    /// Commits of that thread before this copy's group closes.
+    pub group: u32,
+    pub offset: u32,
+    pub bytes: [u8; 16],
+    pub len: u8,
+}
+
+pub(crate) struct Machine<'m> {
+    pub module: &'m Module,
+    pub entry: &'m Entry,
+    pub memory: &'m mut Memory,
+    pub shared: &'m mut Shared,
+    pub local: &'m mut Local,
+    pub parameters: &'m [u8],
+    pub data: &'m mut Vec<u8>,
+    pub edges: &'m mut [u64],
+    pub model: FloatModel,
+    pub wide_vectors: bool,
+    /// Initialisation, marks and races are checked.
+    pub checks: bool,
+    /// Instructions left in the launch.
+    pub left: u64,
+    pub gates: [Gate; 16],
+    /// Threads of the block that have not exited.
+    pub alive_threads: u32,
+    pub block_threads: u32,
+    pub copies: Vec<PendingCopy>,
+    /// Commits of each thread so far.
+    pub commits: Vec<u32>,
+}
+
+/// A fault before its place and thread are named.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub kind: FaultKind,
+    pub other: Option<Other>,
+}
+
+impl From<FaultKind> for Box<Trouble> {
+    fn from(kind: FaultKind) -> Self {
+        Box::new(Trouble { kind, other: None })
+    }
+}
+
+impl Machine<'_> {
+    /// The buffer an address belongs to, or is nearest to.
+    pub fn buffer_place(&self, address: u64) -> Option<BufferPlace> {
+        let (id, offset) = self.memory.locate(address)?;
+        Some(BufferPlace {
+            id,
+            name: self.memory.name(id).to_owned(),
+            offset,
+            len_bytes: self.memory.len_bytes(id),
+        })
+    }
+
+    pub fn out_of_bounds(
+        &self,
+        space: MemorySpace,
+        address: u64,
+        access_bytes: u32,
+        store: bool,
+    ) -> Box<Trouble> {
+        let buffer = match space {
+            MemorySpace::Global => self.buffer_place(address),
+            _ => None,
+        };
+        FaultKind::OutOfBounds { space, buffer, address, access_bytes, store }.into()
+    }
+
+    pub fn misaligned(
+        &self,
+        space: MemorySpace,
+        address: u64,
+        access_bytes: u32,
+        store: bool,
+    ) -> Box<Trouble> {
+        let buffer = match space {
+            MemorySpace::Global => self.buffer_place(address),
+            _ => None,
+        };
+        FaultKind::Misaligned { space, buffer, address, access_bytes, store }.into()
+    }
+}

@@ -1,0 +1,136 @@
+//! One warp: its registers and the groups of lanes that stand at different places.
+//! Invariant: fragments are disjoint and cover exactly the lanes that have not exited.
+
+use crate::program::{Class, Reg};
+
+/// All lanes.
+pub(crate) const FULL: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Words(pub [u32; 32]);
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Longs(pub [u64; 32]);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Ready,
+    /// At a `.sync` operation, waiting for lanes of its mask.
+    Gathering,
+    /// Arrived at that block barrier.
+    AtBarrier(u8),
+}
+
+/// Lanes that stand at one place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fragment {
+    pub pc: u32,
+    pub mask: u32,
+    pub state: State,
+}
+
+#[derive(Default)]
+pub(crate) struct Warp {
+    pub words: Vec<Words>,
+    pub longs: Vec<Longs>,
+    pub predicates: Vec<u32>,
+    pub fragments: Vec<Fragment>,
+    /// Lanes that have not exited.
+    pub alive: u32,
+    pub index: u32,
+    /// Counts `bar.warp.sync` within an epoch.
+    pub clock: u32,
+    /// Let other fragments run first although they stand further on.
+    pub yielding: Option<u32>,
+}
+
+impl Warp {
+    /// Merges ready fragments at equal places and takes out the one to run.
+    pub fn pick(&mut self) -> Option<Fragment> {
+        let after = self.yielding.take();
+        let mut best: Option<usize> = None;
+        for (i, fragment) in self.fragments.iter().enumerate() {
+            if fragment.state != State::Ready {
+                continue;
+            }
+            let later = |pc: u32| after.is_some_and(|limit| pc <= limit);
+            let better = match best {
+                None => true,
+                Some(j) => {
+                    let other = &self.fragments[j];
+                    (later(fragment.pc), fragment.pc) < (later(other.pc), other.pc)
+                }
+            };
+            if better {
+                best = Some(i);
+            }
+        }
+        let mut chosen = self.fragments.swap_remove(best?);
+        let mut i = 0;
+        while i < self.fragments.len() {
+            let other = self.fragments[i];
+            if other.pc == chosen.pc && !matches!(other.state, State::AtBarrier(_)) {
+                chosen.mask |= other.mask;
+                self.fragments.swap_remove(i);
+            } else {
+                i += 1;
+            }
+        }
+        Some(chosen)
+    }
+
+    pub fn word(&self, slot: u16) -> &[u32; 32] {
+        &self.words[usize::from(slot)].0
+    }
+
+    /// A register's value in one lane, zero-extended.
+    pub fn value(&self, reg: Reg, lane: usize) -> u64 {
+        let slot = usize::from(reg.slot);
+        match reg.class {
+            Class::Predicate => u64::from(self.predicates[slot] >> lane & 1),
+            Class::Word => u64::from(self.words[slot].0[lane]),
+            Class::Long => self.longs[slot].0[lane],
+        }
+    }
+
+    /// Sets a register in one lane.
+    pub fn set(&mut self, reg: Reg, lane: usize, value: u64) {
+        let slot = usize::from(reg.slot);
+        match reg.class {
+            Class::Predicate => {
+                let bit = 1 << lane;
+                if value & 1 != 0 {
+                    self.predicates[slot] |= bit;
+                } else {
+                    self.predicates[slot] &= !bit;
+                }
+            }
+            Class::Word => self.words[slot].0[lane] = value as u32,
+            Class::Long => self.longs[slot].0[lane] = value,
+        }
+    }
+
+    /// Sets a register in every lane.
+    pub fn fill(&mut self, reg: Reg, value: u64) {
+        let slot = usize::from(reg.slot);
+        match reg.class {
+            Class::Predicate => self.predicates[slot] = if value & 1 != 0 { FULL } else { 0 },
+            Class::Word => self.words[slot].0 = [value as u32; 32],
+            Class::Long => self.longs[slot].0 = [value; 32],
+        }
+    }
+}
+
+/// The set lanes of a mask, lowest first.
+#[inline(always)]
+pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (mask != 0).then(|| {
+            let lane = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            lane
+        })
+    })
+}

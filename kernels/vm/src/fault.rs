@@ -1,0 +1,426 @@
+//! What can stop a launch, and the one place that words it.
+
+use crate::memory::BufferId;
+use crate::syntax::SourceLine;
+use std::fmt;
+
+/// A state space, as reports name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum MemorySpace {
+    /// Buffers of the launch and the module's own variables.
+    Global,
+    /// The block's shared memory.
+    Shared,
+    /// A thread's own arrays.
+    Local,
+    /// `.const` variables.
+    Const,
+    /// Kernel parameters.
+    Param,
+}
+
+/// A place in a buffer; the offset may lie outside it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BufferPlace {
+    /// The buffer.
+    pub id: BufferId,
+    /// Its name.
+    pub name: String,
+    /// Byte offset from its base.
+    pub offset: i64,
+    /// Its length.
+    pub len_bytes: u64,
+}
+
+/// Which two accesses collide.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum RaceKind {
+    /// A read of what another thread stored.
+    ReadAfterWrite,
+    /// A store to what another thread read.
+    WriteAfterRead,
+    /// Two stores of different values.
+    WriteAfterWrite,
+}
+
+/// What a kernel did wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FaultKind {
+    /// An access outside every buffer, array or window.
+    OutOfBounds {
+        /// Where.
+        space: MemorySpace,
+        /// Nearest buffer, for global memory.
+        buffer: Option<BufferPlace>,
+        /// The address (an offset for shared, local and parameter memory).
+        address: u64,
+        /// Bytes of the access.
+        access_bytes: u32,
+        /// Whether it is a store.
+        store: bool,
+    },
+    /// An address that is no multiple of the access width.
+    Misaligned {
+        /// Where.
+        space: MemorySpace,
+        /// The buffer, for global memory.
+        buffer: Option<BufferPlace>,
+        /// The address (an offset for shared, local and parameter memory).
+        address: u64,
+        /// Bytes of the access.
+        access_bytes: u32,
+        /// Whether it is a store.
+        store: bool,
+    },
+    /// A read of bytes nobody wrote.
+    Uninitialised {
+        /// Where.
+        space: MemorySpace,
+        /// The buffer, for global memory; its offset is the first such byte.
+        buffer: Option<BufferPlace>,
+        /// Offset of the first such byte.
+        offset: u64,
+        /// Bytes of the access.
+        access_bytes: u32,
+    },
+    /// A read of a byte marked [`crate::marks::UNREAD`].
+    UnreadRead {
+        /// The first such byte.
+        buffer: BufferPlace,
+    },
+    /// A store to a byte marked [`crate::marks::UNWRITABLE`].
+    UnwritableWrite {
+        /// The first such byte.
+        buffer: BufferPlace,
+    },
+    /// A store to `.const` memory.
+    ConstWrite {
+        /// Byte offset in the module's variables.
+        offset: u64,
+    },
+    /// Two threads touch shared memory without a barrier between.
+    SharedRace {
+        /// First byte of the access.
+        offset: u64,
+        /// Bytes of the access.
+        access_bytes: u32,
+        /// Which accesses collide.
+        race: RaceKind,
+    },
+    /// Lanes of one instruction store different values to one global byte.
+    GlobalRace {
+        /// The byte.
+        buffer: BufferPlace,
+        /// Which accesses collide.
+        race: RaceKind,
+    },
+    /// Threads wait for others that can no longer come.
+    BarrierDivergence {
+        /// Threads of the block that wait.
+        waiting: u32,
+        /// Threads of the block that have not exited.
+        alive: u32,
+    },
+    /// Threads of one block wait at different barriers.
+    BarrierMismatch {
+        /// One barrier.
+        first: u32,
+        /// Another.
+        second: u32,
+    },
+    /// A barrier waits for more threads than are left.
+    ExitedAtBarrier {
+        /// The barrier.
+        barrier: u32,
+        /// Threads it has.
+        arrived: u32,
+        /// Threads it needs.
+        expected: u32,
+    },
+    /// A barrier number above 15 or a thread count that is no multiple of 32.
+    BadBarrier {
+        /// The barrier.
+        barrier: u32,
+        /// The count, if one was given.
+        count: Option<u32>,
+    },
+    /// A shuffle reads a lane that does not take part.
+    ShuffleInactive {
+        /// The lane it reads.
+        lane: u32,
+    },
+    /// A lane executes a `.sync` operation whose member mask leaves it out.
+    BadMemberMask {
+        /// The mask.
+        members: u32,
+    },
+    /// A branch table is indexed past its end.
+    BadBranchIndex {
+        /// The index.
+        index: u32,
+        /// Targets in the table.
+        targets: u32,
+    },
+    /// The launch ran more warp instructions than its limit.
+    InstructionBudget {
+        /// The limit.
+        limit: u64,
+    },
+    /// `trap`, or a failed device assertion.
+    Trap,
+}
+
+/// The other thread of a race.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Party {
+    /// Its thread index, where one thread can be named.
+    pub thread: Option<[u32; 3]>,
+    /// PTX line of its access.
+    pub ptx_line: u32,
+    /// The line as written.
+    pub instruction: String,
+    /// CUDA source of its access.
+    pub source: Option<SourceLine>,
+}
+
+/// One fault: what, where in the code, and which thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// What happened.
+    pub kind: FaultKind,
+    /// The kernel.
+    pub entry: String,
+    /// Line of the PTX text.
+    pub ptx_line: u32,
+    /// That line as written.
+    pub instruction: String,
+    /// CUDA source line.
+    pub source: Option<SourceLine>,
+    /// Block index.
+    pub block: [u32; 3],
+    /// Thread index in the block.
+    pub thread: [u32; 3],
+    /// The other side of a race.
+    pub other: Option<Party>,
+}
+
+/// A launch that cannot start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LaunchError {
+    /// The module has no kernel of that name.
+    UnknownEntry(String),
+    /// The parameter bytes do not have the kernel's length.
+    ParameterLength {
+        /// What the kernel needs.
+        expected_bytes: u32,
+        /// What was passed.
+        given_bytes: usize,
+    },
+    /// A dimension of zero, or beyond what hardware allows.
+    BadGeometry {
+        /// Grid.
+        grid: [u32; 3],
+        /// Block.
+        block: [u32; 3],
+    },
+    /// More threads than the kernel was compiled for, or than 1024.
+    TooManyThreads {
+        /// Threads of the block.
+        threads: u64,
+        /// The limit.
+        limit: u32,
+    },
+    /// More shared memory than a block may have.
+    TooMuchShared {
+        /// Static and dynamic together.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+}
+
+/// Why a launch ended early.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// The kernel did something wrong.
+    Fault(Box<Fault>),
+    /// The launch reached something this machine does not have.
+    Unsupported {
+        /// Opcode or feature.
+        what: String,
+        /// Line of the PTX text.
+        ptx_line: u32,
+        /// CUDA source line.
+        source: Option<SourceLine>,
+    },
+    /// The launch could not start.
+    BadLaunch(LaunchError),
+}
+
+impl fmt::Display for MemorySpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MemorySpace::Global => "global memory",
+            MemorySpace::Shared => "shared memory",
+            MemorySpace::Local => "local memory",
+            MemorySpace::Const => "constant memory",
+            MemorySpace::Param => "the parameters",
+        })
+    }
+}
+
+impl fmt::Display for BufferPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let len = i64::try_from(self.len_bytes).unwrap_or(i64::MAX);
+        if self.offset < 0 {
+            write!(f, "{} bytes before {}", self.offset.unsigned_abs(), self.name)?;
+        } else if self.offset >= len {
+            write!(f, "{} bytes past the end of {}", self.offset - len, self.name)?;
+        } else {
+            write!(f, "byte {} of {}", self.offset, self.name)?;
+        }
+        write!(f, " ({len} bytes)")
+    }
+}
+
+fn place(
+    f: &mut fmt::Formatter<'_>,
+    space: MemorySpace,
+    buffer: Option<&BufferPlace>,
+    at: u64,
+) -> fmt::Result {
+    match buffer {
+        Some(buffer) => write!(f, "{buffer}"),
+        None => write!(f, "{at:#x} of {space}"),
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = |store: &bool| if *store { "a store" } else { "a load" };
+        match self {
+            FaultKind::OutOfBounds { space, buffer, address, access_bytes, store } => {
+                write!(f, "{} of {access_bytes} bytes out of bounds: ", verb(store))?;
+                place(f, *space, buffer.as_ref(), *address)
+            }
+            FaultKind::Misaligned { space, buffer, address, access_bytes, store } => {
+                write!(
+                    f,
+                    "{} of {access_bytes} bytes at an address that is no multiple of it: ",
+                    verb(store)
+                )?;
+                place(f, *space, buffer.as_ref(), *address)
+            }
+            FaultKind::Uninitialised { space, buffer, offset, .. } => {
+                f.write_str("a load of bytes that nobody wrote: ")?;
+                place(f, *space, buffer.as_ref(), *offset)
+            }
+            FaultKind::UnreadRead { buffer } => {
+                write!(f, "a load of {buffer}, which must not be read")
+            }
+            FaultKind::UnwritableWrite { buffer } => {
+                write!(f, "a store to {buffer}, which must not be written")
+            }
+            FaultKind::ConstWrite { offset } => {
+                write!(f, "a store to constant byte {offset}")
+            }
+            FaultKind::SharedRace { offset, race, .. } => {
+                let what = match race {
+                    RaceKind::ReadAfterWrite => "is read while another thread stores to it",
+                    RaceKind::WriteAfterRead => "is stored to while another thread reads it",
+                    RaceKind::WriteAfterWrite => "gets different values from two threads",
+                };
+                write!(f, "shared byte {offset} {what} without a barrier between")
+            }
+            FaultKind::GlobalRace { buffer, .. } => {
+                write!(f, "{buffer} gets different values from two threads at once")
+            }
+            FaultKind::BarrierDivergence { waiting, alive } => {
+                write!(f, "{waiting} of {alive} threads wait for others that cannot come")
+            }
+            FaultKind::BarrierMismatch { first, second } => {
+                write!(f, "threads of one block wait at barrier {first} and at barrier {second}")
+            }
+            FaultKind::ExitedAtBarrier { barrier, arrived, expected } => write!(
+                f,
+                "barrier {barrier} has {arrived} of {expected} threads and the rest exited"
+            ),
+            FaultKind::BadBarrier { barrier, count } => match count {
+                Some(count) => write!(f, "barrier {barrier} for {count} threads cannot exist"),
+                None => write!(f, "barrier {barrier} does not exist"),
+            },
+            FaultKind::ShuffleInactive { lane } => {
+                write!(f, "a shuffle reads lane {lane}, which does not take part")
+            }
+            FaultKind::BadMemberMask { members } => {
+                write!(f, "a lane outside the member mask {members:#010x} takes part")
+            }
+            FaultKind::BadBranchIndex { index, targets } => {
+                write!(f, "index {index} of a branch table with {targets} targets")
+            }
+            FaultKind::InstructionBudget { limit } => {
+                write!(f, "more than {limit} warp instructions: it may never end")
+            }
+            FaultKind::Trap => f.write_str("the kernel trapped"),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} (block {:?}, thread {:?}, PTX line {}: {}",
+            self.entry, self.kind, self.block, self.thread, self.ptx_line, self.instruction
+        )?;
+        if let Some(source) = &self.source {
+            write!(f, "; {}:{}", source.file, source.line)?;
+        }
+        f.write_str(")")?;
+        if let Some(other) = &self.other {
+            write!(f, "; the other access is PTX line {}", other.ptx_line)?;
+            if let Some(source) = &other.source {
+                write!(f, " ({}:{})", source.file, source.line)?;
+            }
+            if let Some(thread) = other.thread {
+                write!(f, " by thread {thread:?}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LaunchError::UnknownEntry(name) => write!(f, "the module has no kernel {name:?}"),
+            LaunchError::ParameterLength { expected_bytes, given_bytes } => {
+                write!(f, "{given_bytes} parameter bytes where {expected_bytes} are needed")
+            }
+            LaunchError::BadGeometry { grid, block } => {
+                write!(f, "grid {grid:?} of blocks {block:?} cannot be launched")
+            }
+            LaunchError::TooManyThreads { threads, limit } => {
+                write!(f, "{threads} threads in a block of at most {limit}")
+            }
+            LaunchError::TooMuchShared { bytes, limit } => {
+                write!(f, "{bytes} bytes of shared memory in a block of at most {limit}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stop::Fault(fault) => fault.fmt(f),
+            Stop::Unsupported { what, ptx_line, .. } => {
+                write!(f, "{what} (PTX line {ptx_line}) is not supported")
+            }
+            Stop::BadLaunch(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Stop {}
+impl std::error::Error for LaunchError {}

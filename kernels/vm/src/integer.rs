@@ -1,0 +1,311 @@
+//! Lane functions of the integer and bit instructions; operands and results zero-extended.
+
+pub(crate) fn div_s32(a: u64, b: u64, _: u64) -> u64 {
+    let (a, b) = (a as i32, b as i32);
+    // The hardware's answer to a zero divisor is all ones.
+    u64::from(if b == 0 { u32::MAX } else { a.wrapping_div(b) as u32 })
+}
+
+pub(crate) fn div_u32(a: u64, b: u64, _: u64) -> u64 {
+    u64::from((a as u32).checked_div(b as u32).unwrap_or(u32::MAX))
+}
+
+pub(crate) fn rem_s32(a: u64, b: u64, _: u64) -> u64 {
+    let (x, y) = (a as i32, b as i32);
+    u64::from(if y == 0 { a as u32 } else { x.wrapping_rem(y) as u32 })
+}
+
+pub(crate) fn rem_u32(a: u64, b: u64, _: u64) -> u64 {
+    u64::from((a as u32).checked_rem(b as u32).unwrap_or(a as u32))
+}
+
+pub(crate) fn div_s64(a: u64, b: u64, _: u64) -> u64 {
+    if b == 0 { u64::MAX } else { (a as i64).wrapping_div(b as i64) as u64 }
+}
+
+pub(crate) fn div_u64(a: u64, b: u64, _: u64) -> u64 {
+    a.checked_div(b).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn rem_s64(a: u64, b: u64, _: u64) -> u64 {
+    if b == 0 { a } else { (a as i64).wrapping_rem(b as i64) as u64 }
+}
+
+pub(crate) fn rem_u64(a: u64, b: u64, _: u64) -> u64 {
+    a.checked_rem(b).unwrap_or(a)
+}
+
+pub(crate) fn add_sat(a: u64, b: u64, _: u64) -> u64 {
+    u64::from((a as i32).saturating_add(b as i32) as u32)
+}
+
+pub(crate) fn sub_sat(a: u64, b: u64, _: u64) -> u64 {
+    u64::from((a as i32).saturating_sub(b as i32) as u32)
+}
+
+pub(crate) fn mul_hi_s64(a: u64, b: u64, _: u64) -> u64 {
+    ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64
+}
+
+pub(crate) fn mul_hi_u64(a: u64, b: u64, _: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) >> 64) as u64
+}
+
+fn hi_s32(a: u64, b: u64) -> i32 {
+    ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as i32
+}
+
+pub(crate) fn mad_hi_s32(a: u64, b: u64, c: u64) -> u64 {
+    u64::from(hi_s32(a, b).wrapping_add(c as i32) as u32)
+}
+
+pub(crate) fn mad_hi_sat(a: u64, b: u64, c: u64) -> u64 {
+    u64::from(hi_s32(a, b).saturating_add(c as i32) as u32)
+}
+
+pub(crate) fn mad_hi_u32(a: u64, b: u64, c: u64) -> u64 {
+    let high = ((a & 0xffff_ffff) * (b & 0xffff_ffff)) >> 32;
+    u64::from((high as u32).wrapping_add(c as u32))
+}
+
+/// The low 24 bits, sign-extended.
+pub(crate) fn s24(a: u64) -> i64 {
+    i64::from(((a as u32) << 8) as i32 >> 8)
+}
+
+pub(crate) fn bfind_u32(a: u64, _: u64, _: u64) -> u64 {
+    let a = a as u32;
+    u64::from(if a == 0 { u32::MAX } else { 31 - a.leading_zeros() })
+}
+
+pub(crate) fn bfind_s32(a: u64, _: u64, _: u64) -> u64 {
+    let a = a as i32;
+    bfind_u32(u64::from((a ^ (a >> 31)) as u32), 0, 0)
+}
+
+pub(crate) fn bfind_u32_shift(a: u64, _: u64, _: u64) -> u64 {
+    let at = bfind_u32(a, 0, 0);
+    if at == 0xffff_ffff { at } else { 31 - at }
+}
+
+pub(crate) fn bfind_s32_shift(a: u64, _: u64, _: u64) -> u64 {
+    let at = bfind_s32(a, 0, 0);
+    if at == 0xffff_ffff { at } else { 31 - at }
+}
+
+pub(crate) fn bfind_u64(a: u64, _: u64, _: u64) -> u64 {
+    if a == 0 { 0xffff_ffff } else { u64::from(63 - a.leading_zeros()) }
+}
+
+pub(crate) fn bfind_s64(a: u64, _: u64, _: u64) -> u64 {
+    let signed = a as i64;
+    bfind_u64((signed ^ (signed >> 63)) as u64, 0, 0)
+}
+
+pub(crate) fn bfind_u64_shift(a: u64, _: u64, _: u64) -> u64 {
+    let at = bfind_u64(a, 0, 0);
+    if at == 0xffff_ffff { at } else { 63 - at }
+}
+
+pub(crate) fn bfind_s64_shift(a: u64, _: u64, _: u64) -> u64 {
+    let at = bfind_s64(a, 0, 0);
+    if at == 0xffff_ffff { at } else { 63 - at }
+}
+
+/// Find the n-th set bit from a base position.
+pub(crate) fn fns(mask: u64, base: u64, offset: u64) -> u64 {
+    let (mask, base, offset) = (mask as u32, base as i64 & 31, i64::from(offset as i32));
+    let mut at = base;
+    let step = if offset < 0 { -1 } else { 1 };
+    let mut left = if offset == 0 { 1 } else { offset.abs() };
+    while (0..32).contains(&at) {
+        if mask >> at & 1 == 1 {
+            left -= 1;
+            if left == 0 {
+                return at as u64;
+            }
+        }
+        if offset == 0 {
+            break;
+        }
+        at += step;
+    }
+    0xffff_ffff
+}
+
+fn field_u(a: u64, position: u64, length: u64, width: u64) -> u64 {
+    let (position, length) = (position & 0xff, length & 0xff);
+    if position >= width || length == 0 {
+        return 0;
+    }
+    let shifted = a >> position;
+    if length >= 64 { shifted } else { shifted & ((1 << length) - 1) }
+}
+
+pub(crate) fn bfe_u32(a: u64, position: u64, length: u64) -> u64 {
+    field_u(a & 0xffff_ffff, position, length, 32)
+}
+
+pub(crate) fn bfe_u64(a: u64, position: u64, length: u64) -> u64 {
+    field_u(a, position, length, 64)
+}
+
+fn field_s(a: i64, position: u64, length: u64, width: u64) -> i64 {
+    let (position, length) = (position & 0xff, length & 0xff);
+    if length == 0 {
+        return 0;
+    }
+    // Beyond the top the field continues with the sign.
+    let shifted = a >> position.min(63);
+    let _ = width;
+    if length >= 64 { shifted } else { shifted << (64 - length) >> (64 - length) }
+}
+
+pub(crate) fn bfe_s32(a: u64, position: u64, length: u64) -> u64 {
+    u64::from(field_s(i64::from(a as i32), position, length, 32) as u32)
+}
+
+pub(crate) fn bfe_s64(a: u64, position: u64, length: u64) -> u64 {
+    field_s(a as i64, position, length, 64) as u64
+}
+
+fn insert(a: u64, b: u64, range: u64, width: u64) -> u64 {
+    let (position, length) = (range & 0xff, range >> 8 & 0xff);
+    if length == 0 || position >= width {
+        return b;
+    }
+    let ones = if length >= 64 { u64::MAX } else { (1 << length) - 1 };
+    let mask = ones << position;
+    (b & !mask) | (a << position & mask)
+}
+
+/// `range` is position | length << 8.
+pub(crate) fn bfi_32(a: u64, b: u64, range: u64) -> u64 {
+    insert(a, b, range, 32) & 0xffff_ffff
+}
+
+/// `range` is position | length << 8.
+pub(crate) fn bfi_64(a: u64, b: u64, range: u64) -> u64 {
+    insert(a, b, range, 64)
+}
+
+pub(crate) fn bmsk_clamp(position: u64, length: u64, _: u64) -> u64 {
+    if position >= 32 {
+        return 0;
+    }
+    let ones = if length >= 32 { u64::from(u32::MAX) } else { (1 << length) - 1 };
+    ones << position & 0xffff_ffff
+}
+
+pub(crate) fn prmt(a: u64, b: u64, selector: u64) -> u64 {
+    let all = (a & 0xffff_ffff) | b << 32;
+    let mut out = 0;
+    for i in 0..4 {
+        let pick = selector >> (4 * i);
+        let byte = all >> (8 * (pick & 7)) & 0xff;
+        // Bit 3 asks for the byte's sign, replicated.
+        let byte = if pick & 8 != 0 { (byte >> 7) * 0xff } else { byte };
+        out |= byte << (8 * i);
+    }
+    out
+}
+
+fn prmt_mode(a: u64, b: u64, c: u64, table: [u64; 4]) -> u64 {
+    prmt(a, b, table[(c & 3) as usize])
+}
+
+pub(crate) fn prmt_f4e(a: u64, b: u64, c: u64) -> u64 {
+    prmt_mode(a, b, c, [0x3210, 0x4321, 0x5432, 0x6543])
+}
+
+pub(crate) fn prmt_b4e(a: u64, b: u64, c: u64) -> u64 {
+    prmt_mode(a, b, c, [0x5670, 0x6701, 0x7012, 0x0123])
+}
+
+pub(crate) fn prmt_rc8(a: u64, b: u64, c: u64) -> u64 {
+    prmt_mode(a, b, c, [0x0000, 0x1111, 0x2222, 0x3333])
+}
+
+pub(crate) fn prmt_ecl(a: u64, b: u64, c: u64) -> u64 {
+    prmt_mode(a, b, c, [0x3210, 0x3211, 0x3222, 0x3333])
+}
+
+pub(crate) fn prmt_ecr(a: u64, b: u64, c: u64) -> u64 {
+    prmt_mode(a, b, c, [0x0000, 0x1110, 0x2210, 0x3210])
+}
+
+pub(crate) fn prmt_rc16(a: u64, b: u64, c: u64) -> u64 {
+    prmt_mode(a, b, c, [0x1010, 0x3232, 0x1010, 0x3232])
+}
+
+fn funnel(a: u64, b: u64) -> u64 {
+    b << 32 | (a & 0xffff_ffff)
+}
+
+pub(crate) fn shf_left_wrap(a: u64, b: u64, c: u64) -> u64 {
+    funnel(a, b) << (c & 31) >> 32
+}
+
+pub(crate) fn shf_left_clamp(a: u64, b: u64, c: u64) -> u64 {
+    funnel(a, b) << c.min(32) >> 32
+}
+
+pub(crate) fn shf_right_wrap(a: u64, b: u64, c: u64) -> u64 {
+    funnel(a, b) >> (c & 31) & 0xffff_ffff
+}
+
+pub(crate) fn shf_right_clamp(a: u64, b: u64, c: u64) -> u64 {
+    funnel(a, b) >> c.min(32) & 0xffff_ffff
+}
+
+pub(crate) fn dp4a<const A_SIGNED: bool, const B_SIGNED: bool>(a: u64, b: u64, c: u64) -> u64 {
+    let byte = |x: u64, i: u32, signed: bool| {
+        let byte = (x >> (8 * i)) as u8;
+        if signed { i32::from(byte as i8) } else { i32::from(byte) }
+    };
+    let mut sum = c as i32;
+    for i in 0..4 {
+        sum = sum.wrapping_add(byte(a, i, A_SIGNED) * byte(b, i, B_SIGNED));
+    }
+    u64::from(sum as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn division_edges() {
+        let minimum = u64::from(i32::MIN as u32);
+        let minus_one = u64::from(u32::MAX);
+        assert_eq!(div_s32(minimum, minus_one, 0), minimum);
+        assert_eq!(rem_s32(minimum, minus_one, 0), 0);
+        assert_eq!(div_s32(u64::from(-7i32 as u32), 2, 0), u64::from(-3i32 as u32));
+        assert_eq!(rem_s32(u64::from(-7i32 as u32), 2, 0), minus_one);
+        assert_eq!(div_u32(7, 0, 0), minus_one);
+        assert_eq!(rem_u32(7, 0, 0), 7);
+        assert_eq!(div_s64(i64::MIN as u64, u64::MAX, 0), i64::MIN as u64);
+    }
+
+    #[test]
+    fn bit_fields() {
+        assert_eq!(bfe_u32(0x1234_5678, 8, 8), 0x56);
+        assert_eq!(bfe_s32(0x0000_8000, 8, 8), 0xffff_ff80);
+        assert_eq!(bfe_s32(0x8000_0000, 28, 8), 0xffff_fff8);
+        assert_eq!(bfe_s32(0x8000_0000, 40, 8), 0xffff_ffff);
+        assert_eq!(bfe_u32(0xffff_ffff, 32, 8), 0);
+        assert_eq!(bfe_u32(0xffff_ffff, 4, 0), 0);
+        assert_eq!(bfi_32(0xff, 0x1234_5678, 8 | 4 << 8), 0x1234_5f78);
+        assert_eq!(bfi_32(0xff, 0x1234_5678, 8), 0x1234_5678);
+        assert_eq!(bfi_64(u64::MAX, 0, 60 | 8 << 8), 0xf << 60);
+        assert_eq!(prmt(0x3322_1100, 0x7766_5544, 0x7531), 0x7755_3311);
+        assert_eq!(prmt(0x0000_0080, 0, 0x8888), 0xffff_ffff);
+        assert_eq!(shf_left_wrap(0x8000_0000, 1, 1), 3);
+        assert_eq!(shf_right_clamp(0, 5, 32), 5);
+        assert_eq!(shf_right_wrap(7, 5, 32), 7);
+        assert_eq!(bfind_s32(u64::from(-1i32 as u32), 0, 0), 0xffff_ffff);
+        assert_eq!(bfind_u32(0x10, 0, 0), 4);
+        assert_eq!(dp4a::<true, false>(0xff, 0xff, 1), u64::from(-254i32 as u32));
+        assert_eq!(fns(0b1010_0100, 0, 2), 5);
+    }
+}

@@ -1,0 +1,74 @@
+//! A virtual machine for the PTX that NVRTC writes: it executes a kernel launch bit-exactly on
+//! the host and reports memory, race and barrier faults with PTX and CUDA source lines.
+//!
+//! ```
+//! use ptx_vm::{Coverage, Launch, Limits, Memory, Module, Options, marks};
+//! let ptx = "
+//! .version 8.0
+//! .target sm_80
+//! .address_size 64
+//! .visible .entry double(.param .u64 p) {
+//!     .reg .b32 %r<4>; .reg .b64 %rd<4>;
+//!     ld.param.u64 %rd1, [p];
+//!     mov.u32 %r1, %tid.x;
+//!     mul.wide.u32 %rd2, %r1, 4;
+//!     add.s64 %rd3, %rd1, %rd2;
+//!     ld.global.u32 %r2, [%rd3];
+//!     shl.b32 %r3, %r2, 1;
+//!     st.global.u32 [%rd3], %r3;
+//!     ret;
+//! }";
+//! let module = Module::parse(ptx)?;
+//! let mut memory = Memory::new();
+//! let x = memory.allocate("x", 16, &[0xa5], 0);
+//! memory.write(x, 0, bytemuck(&[1, 2, 3, 4]).as_slice());
+//! let launch = Launch {
+//!     entry: "double",
+//!     grid: [1, 1, 1],
+//!     block: [4, 1, 1],
+//!     dynamic_shared_bytes: 0,
+//!     parameters: &memory.address(x, 0).to_le_bytes(),
+//! };
+//! let mut coverage = Coverage::new();
+//! ptx_vm::launch(&module, &mut memory, &launch, &Limits::default(), &Options::default(), &mut coverage)?;
+//! let mut out = [0; 16];
+//! memory.read(x, 0, &mut out);
+//! assert_eq!(out[12], 8);
+//! # fn bytemuck(x: &[u32]) -> Vec<u8> { x.iter().flat_map(|v| v.to_le_bytes()).collect() }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Module-scope `.global` variables start every launch with their initial values.
+
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+// Loops over lanes index several arrays at once.
+#![allow(clippy::needless_range_loop)]
+
+mod approx;
+mod coverage;
+mod dispatch;
+mod exec;
+mod fault;
+mod float;
+mod integer;
+mod lexer;
+mod lower;
+mod memory;
+mod module;
+mod parse;
+mod parse_error;
+mod program;
+mod shared;
+mod space;
+mod syntax;
+mod wide;
+
+pub use approx::FloatModel;
+pub use coverage::{Coverage, EntryCoverage};
+pub use exec::{Launch, Limits, Options, Stats, launch};
+pub use fault::{BufferPlace, Fault, FaultKind, LaunchError, MemorySpace, Party, RaceKind, Stop};
+pub use memory::{BufferId, Memory, marks};
+pub use module::{BlockInfo, Entry, Module, Parameter, ParameterType};
+pub use parse_error::{ParseError, ParseErrorKind};
+pub use syntax::SourceLine;

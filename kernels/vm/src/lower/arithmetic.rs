@@ -1,0 +1,600 @@
+//! Integer, logic, comparison and float instructions.
+
+use super::operand::{Ty, TyKind};
+use super::{Lower, Lowering, Refusal, bad};
+use crate::float::Rounding;
+use crate::integer;
+use crate::program::{Binary, Class, Compare, Long2, Op, Reg, Shift, Slot, Ternary, Unary};
+use crate::syntax::{Instruction, Operand};
+
+pub(crate) type LaneFn = fn(u64, u64, u64) -> u64;
+
+/// The rounding an opcode names; nearest where it names none.
+pub(crate) fn rounding(parts: &[&str]) -> Rounding {
+    for part in parts {
+        match *part {
+            "rz" => return Rounding::Zero,
+            "rm" => return Rounding::Down,
+            "rp" => return Rounding::Up,
+            _ => {}
+        }
+    }
+    Rounding::Nearest
+}
+
+impl<'a> Lowering<'a, '_> {
+    pub(super) fn arithmetic(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
+        let base = parts[0];
+        match base {
+            "setp" => return self.setp(ins, parts),
+            "set" => return self.set(ins, parts),
+            "selp" => return self.selp(ins, parts),
+            "slct" => return self.slct(ins, parts),
+            "copysign" | "testp" => return self.float_misc(ins, parts),
+            "dp4a" | "dp2a" => return self.dot(ins, parts),
+            _ => {}
+        }
+        let ty = parts.last().and_then(|name| Ty::parse(name)).ok_or(Refusal::Unsupported)?;
+        match ty.kind {
+            TyKind::Predicate => self.predicate_logic(ins, base),
+            TyKind::Float if ty.bits == 32 => self.float32(ins, parts),
+            TyKind::Float if ty.bits == 64 => self.float64(ins, parts),
+            TyKind::Float | TyKind::Bf16 | TyKind::F16x2 | TyKind::Bf16x2 => {
+                self.half(ins, parts, ty)
+            }
+            _ if ty.bits == 64 => self.integer64(ins, parts, ty),
+            _ => self.integer32(ins, parts, ty),
+        }
+    }
+
+    fn predicate_logic(&mut self, ins: &Instruction<'a>, base: &str) -> Lower<()> {
+        let d = self.target(ins.operands.first().ok_or(Refusal::Unsupported)?, Class::Predicate)?;
+        let mut sources = Vec::new();
+        for operand in &ins.operands[1..] {
+            let (slot, negated) = self.predicate(operand)?;
+            sources.push(if negated {
+                let n = self.fresh_predicate();
+                self.emit(Op::NotP { d: n, a: slot });
+                n
+            } else {
+                slot
+            });
+        }
+        match (base, sources.as_slice()) {
+            ("and", [a, b]) => self.emit(Op::AndP { d, a: *a, b: *b }),
+            ("or", [a, b]) => self.emit(Op::OrP { d, a: *a, b: *b }),
+            ("xor", [a, b]) => self.emit(Op::XorP { d, a: *a, b: *b }),
+            ("not", [a]) => self.emit(Op::NotP { d, a: *a }),
+            _ => return Err(Refusal::Unsupported),
+        }
+        Ok(())
+    }
+
+    /// All sources of `ty`, after the destination.
+    pub(super) fn sources(&mut self, ins: &Instruction<'a>, ty: Ty) -> Lower<Vec<Reg>> {
+        ins.operands.iter().skip(1).map(|operand| self.source(operand, ty)).collect()
+    }
+
+    fn integer32(&mut self, ins: &Instruction<'a>, parts: &[&str], ty: Ty) -> Lower<()> {
+        let base = parts[0];
+        let signed = ty.signed();
+        let half = ty.bits == 16;
+        if ty.bits == 8 {
+            return Err(Refusal::Unsupported);
+        }
+        let wide = parts.contains(&"wide");
+        if matches!(base, "shl" | "shr") {
+            let [d, a, b] = ins.operands.as_slice() else {
+                return bad();
+            };
+            let d = self.target(d, Class::Word)?;
+            let mut a = self.source(a, ty)?.slot;
+            let b = self.word(b)?;
+            if half && signed {
+                a = self.unary(Unary::Sext16, a);
+            }
+            let op = match (base, signed) {
+                ("shl", _) => Binary::Shl,
+                (_, true) => Binary::ShrS,
+                _ => Binary::ShrU,
+            };
+            return self.finish_word(Op::Binary { op, d, a, b }, d, half);
+        }
+        if matches!(base, "bfe" | "bfi" | "prmt" | "shf" | "lop3" | "bmsk" | "szext") {
+            return self.bit_fields(ins, parts, ty);
+        }
+        if wide && base != "mad24" {
+            return self.wide(ins, base, ty);
+        }
+        let first = ins.operands.first().ok_or(Refusal::Unsupported)?;
+        if parts.contains(&"cc") || matches!(base, "addc" | "subc") {
+            return self.carried(ins, parts, ty);
+        }
+        let d = self.target(first, Class::Word)?;
+        let all = self.sources(ins, ty)?;
+        let sign_sensitive =
+            matches!(base, "div" | "rem" | "min" | "max" | "abs" | "neg" | "mul" | "mad" | "sad");
+        let mut s: Vec<Slot> = all.iter().map(|reg| reg.slot).collect();
+        if half && signed && sign_sensitive {
+            for slot in &mut s {
+                *slot = self.unary(Unary::Sext16, *slot);
+            }
+        }
+        let hi = parts.contains(&"hi");
+        let sat = parts.contains(&"sat");
+        let binary = |op| Some(op);
+        let op = match (base, s.len()) {
+            ("add", 2) if !sat => binary(Binary::Add),
+            ("sub", 2) if !sat => binary(Binary::Sub),
+            ("mul", 2) if !hi => binary(Binary::Mul),
+            ("mul", 2) if hi && !half && signed => binary(Binary::MulHiS),
+            ("mul", 2) if hi && !half => binary(Binary::MulHiU),
+            ("and", 2) => binary(Binary::And),
+            ("or", 2) => binary(Binary::Or),
+            ("xor", 2) => binary(Binary::Xor),
+            ("min", 2) if signed => binary(Binary::MinS),
+            ("min", 2) => binary(Binary::MinU),
+            ("max", 2) if signed => binary(Binary::MaxS),
+            ("max", 2) => binary(Binary::MaxU),
+            _ => None,
+        };
+        if let Some(op) = op {
+            let (a, b) = (s[0], s[1]);
+            return self.finish_word(Op::Binary { op, d, a, b }, d, half);
+        }
+        let unary = match (base, s.len()) {
+            ("not", 1) => Some(Unary::Not),
+            ("neg", 1) => Some(Unary::Negate),
+            ("abs", 1) => Some(Unary::AbsS),
+            ("popc", 1) => Some(Unary::Popc),
+            ("clz", 1) => Some(Unary::Clz),
+            ("brev", 1) => Some(Unary::Brev),
+            _ => None,
+        };
+        if let Some(op) = unary {
+            return self.finish_word(Op::Unary { op, d, a: s[0] }, d, half);
+        }
+        if base == "mad" && s.len() == 3 && !hi && !sat {
+            let op = Ternary::Mad;
+            let (a, b, c) = (s[0], s[1], s[2]);
+            return self.finish_word(Op::Ternary { op, d, a, b, c }, d, half);
+        }
+        let regs: Vec<Reg> = s.iter().map(|slot| Self::as_word(*slot)).collect();
+        let f: LaneFn = match (base, signed, half) {
+            ("div", true, _) => integer::div_s32,
+            ("div", false, _) => integer::div_u32,
+            ("rem", true, _) => integer::rem_s32,
+            ("rem", false, _) => integer::rem_u32,
+            ("add", true, false) => integer::add_sat,
+            ("sub", true, false) => integer::sub_sat,
+            ("mul", true, true) => |a, b, _| ((a as i32).wrapping_mul(b as i32) >> 16) as u64,
+            ("mul", false, true) => |a, b, _| (a * b) >> 16,
+            ("mad", true, false) if sat => integer::mad_hi_sat,
+            ("mad", true, false) => integer::mad_hi_s32,
+            ("mad", false, false) => integer::mad_hi_u32,
+            ("mul24", true, _) if hi => {
+                |a, b, _| ((integer::s24(a) * integer::s24(b)) >> 16) as u64
+            }
+            ("mul24", false, _) if hi => |a, b, _| ((a & 0xff_ffff) * (b & 0xff_ffff)) >> 16,
+            ("mul24", true, _) => |a, b, _| (integer::s24(a) * integer::s24(b)) as u64,
+            ("mul24", false, _) => |a, b, _| (a & 0xff_ffff) * (b & 0xff_ffff),
+            ("mad24", true, _) if !hi => {
+                |a, b, c| (integer::s24(a) * integer::s24(b)).wrapping_add(c as i64) as u64
+            }
+            ("mad24", false, _) if !hi => |a, b, c| (a & 0xff_ffff) * (b & 0xff_ffff) + c,
+            ("sad", true, _) => {
+                |a, b, c| u64::from((a as i32).abs_diff(b as i32).wrapping_add(c as u32))
+            }
+            ("sad", false, _) => {
+                |a, b, c| u64::from((a as u32).abs_diff(b as u32).wrapping_add(c as u32))
+            }
+            ("bfind", true, _) if parts.contains(&"shiftamt") => integer::bfind_s32_shift,
+            ("bfind", false, _) if parts.contains(&"shiftamt") => integer::bfind_u32_shift,
+            ("bfind", true, _) => integer::bfind_s32,
+            ("bfind", false, _) => integer::bfind_u32,
+            ("cnot", _, _) => |a, _, _| u64::from(a == 0),
+            ("fns", _, _) => integer::fns,
+            _ => return Err(Refusal::Unsupported),
+        };
+        let t = if half { self.fresh_word() } else { d };
+        self.pure(f, Self::as_word(t), &regs);
+        if half {
+            self.emit(Op::Unary { op: Unary::Low16, d, a: t });
+        }
+        Ok(())
+    }
+
+    /// Emits `op`; a 16-bit result is cut to its width.
+    fn finish_word(&mut self, mut op: Op, d: Slot, half: bool) -> Lower<()> {
+        if half {
+            let t = self.fresh_word();
+            match &mut op {
+                Op::Binary { d, .. } | Op::Unary { d, .. } | Op::Ternary { d, .. } => *d = t,
+                _ => {}
+            }
+            self.emit(op);
+            self.emit(Op::Unary { op: Unary::Low16, d, a: t });
+        } else {
+            self.emit(op);
+        }
+        Ok(())
+    }
+
+    fn wide(&mut self, ins: &Instruction<'a>, base: &str, ty: Ty) -> Lower<()> {
+        let signed = ty.signed();
+        let half = ty.bits == 16;
+        match (base, ins.operands.as_slice()) {
+            ("mul", [d, a, b]) if half => {
+                let d = self.target(d, Class::Word)?;
+                let mut s = [self.source(a, ty)?.slot, self.source(b, ty)?.slot];
+                if signed {
+                    s = s.map(|slot| self.unary(Unary::Sext16, slot));
+                }
+                let op = Binary::Mul;
+                self.emit(Op::Binary { op, d, a: s[0], b: s[1] });
+            }
+            ("mad", [d, a, b, c]) if half => {
+                let d = self.target(d, Class::Word)?;
+                let mut s = [self.source(a, ty)?.slot, self.source(b, ty)?.slot];
+                let c = self.word(c)?;
+                if signed {
+                    s = s.map(|slot| self.unary(Unary::Sext16, slot));
+                }
+                let op = Ternary::Mad;
+                let (a, b) = (s[0], s[1]);
+                self.emit(Op::Ternary { op, d, a, b, c });
+            }
+            ("mul", [d, a, b]) => {
+                let d = self.target(d, Class::Long)?;
+                let a = self.source(a, ty)?.slot;
+                let b = self.source(b, ty)?.slot;
+                self.emit(if signed { Op::MulWideS { d, a, b } } else { Op::MulWideU { d, a, b } });
+            }
+            ("mad", [d, a, b, c]) => {
+                let d = self.target(d, Class::Long)?;
+                let a = self.source(a, ty)?.slot;
+                let b = self.source(b, ty)?.slot;
+                let c = self.long(c)?;
+                self.emit(if signed {
+                    Op::MadWideS { d, a, b, c }
+                } else {
+                    Op::MadWideU { d, a, b, c }
+                });
+            }
+            _ => return Err(Refusal::Unsupported),
+        }
+        Ok(())
+    }
+
+    fn bit_fields(&mut self, ins: &Instruction<'a>, parts: &[&str], ty: Ty) -> Lower<()> {
+        let word = Ty { kind: TyKind::Bits, bits: 32 };
+        let first = ins.operands.first().ok_or(Refusal::Unsupported)?;
+        let (d, _) = self.destination(first, ty.class())?;
+        if d.class != ty.class() {
+            return bad();
+        }
+        let long = ty.bits == 64;
+        let mut regs = Vec::new();
+        for (i, operand) in ins.operands.iter().enumerate().skip(1) {
+            // Positions and lengths are always 32 bits wide.
+            let is_value = match parts[0] {
+                "bfe" => i == 1,
+                "bfi" => i <= 2,
+                _ => true,
+            };
+            regs.push(self.source(operand, if is_value { ty } else { word })?);
+        }
+        match (parts[0], regs.len()) {
+            ("bfe", 3) => {
+                let f: LaneFn = match (long, ty.signed()) {
+                    (false, false) => integer::bfe_u32,
+                    (false, true) => integer::bfe_s32,
+                    (true, false) => integer::bfe_u64,
+                    (true, true) => integer::bfe_s64,
+                };
+                self.pure(f, d, &regs);
+            }
+            ("bfi", 4) if self.constant_field(ins, 3, ty.bits).is_some() => {
+                let (position, length) = self.constant_field(ins, 3, ty.bits).unwrap_or((0, 0));
+                let ones = if length >= 64 { u64::MAX } else { (1 << length) - 1 };
+                self.insert_field(d, regs[0], regs[1], position, ones << position);
+            }
+            ("bfi", 4) => {
+                // Position and length share one operand of the lane function.
+                let range = self.pure_fresh(
+                    |position, length, _| (position & 0xff) | (length & 0xff) << 8,
+                    Class::Word,
+                    &regs[2..4],
+                );
+                let f = if long { integer::bfi_64 } else { integer::bfi_32 };
+                self.pure(f, d, &[regs[0], regs[1], range]);
+            }
+            ("prmt", 3) => {
+                let f: LaneFn = match parts.get(2) {
+                    None => integer::prmt,
+                    Some(&"f4e") => integer::prmt_f4e,
+                    Some(&"b4e") => integer::prmt_b4e,
+                    Some(&"rc8") => integer::prmt_rc8,
+                    Some(&"ecl") => integer::prmt_ecl,
+                    Some(&"ecr") => integer::prmt_ecr,
+                    Some(&"rc16") => integer::prmt_rc16,
+                    _ => return Err(Refusal::Unsupported),
+                };
+                self.pure(f, d, &regs);
+            }
+            ("shf", 3) => {
+                let f: LaneFn = match (parts.get(1), parts.get(2)) {
+                    (Some(&"l"), Some(&"wrap")) => integer::shf_left_wrap,
+                    (Some(&"l"), Some(&"clamp")) => integer::shf_left_clamp,
+                    (Some(&"r"), Some(&"wrap")) => integer::shf_right_wrap,
+                    (Some(&"r"), Some(&"clamp")) => integer::shf_right_clamp,
+                    _ => return Err(Refusal::Unsupported),
+                };
+                self.pure(f, d, &regs);
+            }
+            ("lop3", 4) => {
+                let Some(Operand::Int(table)) = ins.operands.get(4) else {
+                    return Err(Refusal::Unsupported);
+                };
+                self.lop3(d.slot, &regs, *table as u8);
+            }
+            ("bmsk", 2) if parts.contains(&"clamp") => {
+                self.pure(integer::bmsk_clamp, d, &regs);
+            }
+            _ => return Err(Refusal::Unsupported),
+        }
+        Ok(())
+    }
+
+    /// Position and length of a bit field, when both are constants that fit the type.
+    fn constant_field(&self, ins: &Instruction<'a>, at: usize, bits: u8) -> Option<(u32, u32)> {
+        match (&ins.operands[at], &ins.operands[at + 1]) {
+            (Operand::Int(position), Operand::Int(length))
+                if *position < u64::from(bits) && *length > 0 && *length <= u64::from(bits) =>
+            {
+                Some((*position as u32, *length as u32))
+            }
+            _ => None,
+        }
+    }
+
+    /// d = (b & !mask) | ((a << position) & mask).
+    fn insert_field(&mut self, d: Reg, a: Reg, b: Reg, position: u32, mask: u64) {
+        let by = self.word_constant(position);
+        let inside = self.constant(mask, d.class);
+        let outside = self.constant(!mask, d.class);
+        let [moved, cut, kept] = [0; 3].map(|_| self.fresh(d.class).slot);
+        if d.class == Class::Long {
+            self.emit(Op::Shift64 { op: Shift::Left, d: moved, a: a.slot, b: by });
+            for (op, d, a, b) in [
+                (Long2::And, cut, moved, inside.slot),
+                (Long2::And, kept, b.slot, outside.slot),
+                (Long2::Or, d.slot, cut, kept),
+            ] {
+                self.emit(Op::Long2 { op, d, a, b });
+            }
+        } else {
+            for (op, d, a, b) in [
+                (Binary::Shl, moved, a.slot, by),
+                (Binary::And, cut, moved, inside.slot),
+                (Binary::And, kept, b.slot, outside.slot),
+                (Binary::Or, d.slot, cut, kept),
+            ] {
+                self.emit(Op::Binary { op, d, a, b });
+            }
+        }
+    }
+
+    /// Sum of products of the table's set rows.
+    fn lop3(&mut self, d: Slot, regs: &[Reg], table: u8) {
+        let inputs = [regs[0].slot, regs[1].slot, regs[2].slot];
+        let negated = inputs.map(|a| self.unary(Unary::Not, a));
+        let mut sum = self.word_constant(0);
+        for row in 0..8u8 {
+            if table >> row & 1 == 0 {
+                continue;
+            }
+            let pick = |i: usize| {
+                // Row bits are a, b, c from the highest down.
+                if row >> (2 - i) & 1 == 1 { inputs[i] } else { negated[i] }
+            };
+            let term = self.fresh_word();
+            let (a, b, c) = (pick(0), pick(1), pick(2));
+            let op = Binary::And;
+            self.emit(Op::Binary { op, d: term, a, b });
+            let term2 = self.fresh_word();
+            self.emit(Op::Binary { op, d: term2, a: term, b: c });
+            let next = self.fresh_word();
+            self.emit(Op::Binary { op: Binary::Or, d: next, a: sum, b: term2 });
+            sum = next;
+        }
+        self.emit(Op::Mov32 { d, a: sum });
+    }
+
+    fn carried(&mut self, ins: &Instruction<'a>, parts: &[&str], ty: Ty) -> Lower<()> {
+        let [d, a, b] = ins.operands.as_slice() else {
+            return Err(Refusal::Unsupported);
+        };
+        let class = ty.class();
+        let (d, _) = self.destination(d, class)?;
+        if d.class != class {
+            return bad();
+        }
+        let a = self.source(a, ty)?;
+        let b = self.source(b, ty)?;
+        let carry = *self.carry.get_or_insert_with(|| {
+            self.next[0] += 1;
+            self.next[0] as Slot - 1
+        });
+        let carry = Self::as_predicate(carry);
+        let uses = matches!(parts[0], "addc" | "subc");
+        let long = ty.bits == 64;
+        let (value, out): (LaneFn, LaneFn) = match (parts[0], long) {
+            ("add" | "addc", false) => (
+                |a, b, c| a.wrapping_add(b).wrapping_add(c) & 0xffff_ffff,
+                |a, b, c| (a + b + c) >> 32 & 1,
+            ),
+            ("add" | "addc", true) => (
+                |a, b, c| a.wrapping_add(b).wrapping_add(c),
+                |a, b, c| ((u128::from(a) + u128::from(b) + u128::from(c)) >> 64) as u64 & 1,
+            ),
+            ("sub" | "subc", false) => (
+                |a, b, c| a.wrapping_sub(b).wrapping_sub(c) & 0xffff_ffff,
+                |a, b, c| u64::from(b + c > a),
+            ),
+            ("sub" | "subc", true) => (
+                |a, b, c| a.wrapping_sub(b).wrapping_sub(c),
+                |a, b, c| u64::from(u128::from(b) + u128::from(c) > u128::from(a)),
+            ),
+            _ => return Err(Refusal::Unsupported),
+        };
+        let used = if uses { vec![a, b, carry] } else { vec![a, b] };
+        let next = self.pure_fresh(out, Class::Predicate, &used);
+        self.pure(value, d, &used);
+        if parts.contains(&"cc") {
+            self.copy(carry, next);
+        }
+        Ok(())
+    }
+
+    fn integer64(&mut self, ins: &Instruction<'a>, parts: &[&str], ty: Ty) -> Lower<()> {
+        let base = parts[0];
+        let signed = ty.signed();
+        if matches!(base, "shl" | "shr") {
+            let [d, a, b] = ins.operands.as_slice() else {
+                return bad();
+            };
+            let d = self.target(d, Class::Long)?;
+            let a = self.source(a, ty)?.slot;
+            let b = self.word(b)?;
+            let op = match (base, signed) {
+                ("shl", _) => Shift::Left,
+                (_, true) => Shift::RightS,
+                _ => Shift::RightU,
+            };
+            self.emit(Op::Shift64 { op, d, a, b });
+            return Ok(());
+        }
+        if matches!(base, "bfe" | "bfi") {
+            return self.bit_fields(ins, parts, ty);
+        }
+        if parts.contains(&"cc") || matches!(base, "addc" | "subc") {
+            return self.carried(ins, parts, ty);
+        }
+        let narrow_result = matches!(base, "popc" | "clz" | "bfind");
+        let class = if narrow_result { Class::Word } else { Class::Long };
+        let d = self.target(ins.operands.first().ok_or(Refusal::Unsupported)?, class)?;
+        let regs = self.sources(ins, ty)?;
+        let s: Vec<Slot> = regs.iter().map(|reg| reg.slot).collect();
+        let hi = parts.contains(&"hi");
+        let op = match base {
+            "add" => Some(Long2::Add),
+            "sub" => Some(Long2::Sub),
+            "mul" if !hi => Some(Long2::Mul),
+            "and" => Some(Long2::And),
+            "or" => Some(Long2::Or),
+            "xor" => Some(Long2::Xor),
+            "min" if signed => Some(Long2::MinS),
+            "min" => Some(Long2::MinU),
+            "max" if signed => Some(Long2::MaxS),
+            "max" => Some(Long2::MaxU),
+            _ => None,
+        };
+        if let (Some(op), &[a, b]) = (op, s.as_slice()) {
+            self.emit(Op::Long2 { op, d, a, b });
+            return Ok(());
+        }
+        if let ("mad", false, &[a, b, c]) = (base, hi, s.as_slice()) {
+            self.emit(Op::Mad64 { d, a, b, c });
+            return Ok(());
+        }
+        let f: LaneFn = match (base, signed) {
+            ("mul", true) => integer::mul_hi_s64,
+            ("mul", false) => integer::mul_hi_u64,
+            ("mad", true) => |a, b, c| integer::mul_hi_s64(a, b, 0).wrapping_add(c),
+            ("mad", false) => |a, b, c| integer::mul_hi_u64(a, b, 0).wrapping_add(c),
+            ("div", true) => integer::div_s64,
+            ("div", false) => integer::div_u64,
+            ("rem", true) => integer::rem_s64,
+            ("rem", false) => integer::rem_u64,
+            ("neg", _) => |a, _, _| a.wrapping_neg(),
+            ("abs", _) => |a, _, _| (a as i64).wrapping_abs() as u64,
+            ("not", _) => |a, _, _| !a,
+            ("cnot", _) => |a, _, _| u64::from(a == 0),
+            ("popc", _) => |a, _, _| u64::from(a.count_ones()),
+            ("clz", _) => |a, _, _| u64::from(a.leading_zeros()),
+            ("brev", _) => |a, _, _| a.reverse_bits(),
+            ("sad", true) => |a, b, c| (a as i64).abs_diff(b as i64).wrapping_add(c),
+            ("sad", false) => |a, b, c| a.abs_diff(b).wrapping_add(c),
+            ("bfind", true) if parts.contains(&"shiftamt") => integer::bfind_s64_shift,
+            ("bfind", false) if parts.contains(&"shiftamt") => integer::bfind_u64_shift,
+            ("bfind", true) => integer::bfind_s64,
+            ("bfind", false) => integer::bfind_u64,
+            _ => return Err(Refusal::Unsupported),
+        };
+        self.pure(f, Reg { class, slot: d }, &regs);
+        Ok(())
+    }
+
+    fn selp(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
+        let ty = parts.last().and_then(|name| Ty::parse(name)).ok_or(Refusal::Unsupported)?;
+        let [d, a, b, p] = ins.operands.as_slice() else {
+            return bad();
+        };
+        let d = self.target(d, ty.class())?;
+        let mut a = self.source(a, ty)?.slot;
+        let mut b = self.source(b, ty)?.slot;
+        let (p, negated) = self.predicate(p)?;
+        if negated {
+            std::mem::swap(&mut a, &mut b);
+        }
+        self.emit(match ty.class() {
+            Class::Word => Op::Select32 { d, a, b, p },
+            Class::Long => Op::Select64 { d, a, b, p },
+            Class::Predicate => return Err(Refusal::Unsupported),
+        });
+        Ok(())
+    }
+
+    fn slct(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
+        let [d, a, b, c] = ins.operands.as_slice() else {
+            return bad();
+        };
+        let selector = parts.last().and_then(|name| Ty::parse(name));
+        let ty = parts.get(parts.len().wrapping_sub(2)).and_then(|name| Ty::parse(name));
+        let (Some(ty), Some(selector)) = (ty, selector) else {
+            return Err(Refusal::Unsupported);
+        };
+        let d = self.target(d, ty.class())?;
+        let a = self.source(a, ty)?.slot;
+        let b = self.source(b, ty)?.slot;
+        let c = self.word(c)?;
+        let zero = self.word_constant(0);
+        let p = self.fresh_predicate();
+        let op = if selector.kind == TyKind::Float { Compare::FGe } else { Compare::GeS };
+        self.emit(Op::Set32 { op, d: p, a: c, b: zero });
+        self.emit(if ty.class() == Class::Long {
+            Op::Select64 { d, a, b, p }
+        } else {
+            Op::Select32 { d, a, b, p }
+        });
+        Ok(())
+    }
+
+    fn dot(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
+        let [d, a, b, c] = ins.operands.as_slice() else {
+            return bad();
+        };
+        let f: LaneFn = match parts {
+            ["dp4a", "s32", "s32"] => integer::dp4a::<true, true>,
+            ["dp4a", "s32", "u32"] => integer::dp4a::<true, false>,
+            ["dp4a", "u32", "s32"] => integer::dp4a::<false, true>,
+            ["dp4a", "u32", "u32"] => integer::dp4a::<false, false>,
+            _ => return Err(Refusal::Unsupported),
+        };
+        let d = self.target(d, Class::Word)?;
+        let sources = [self.word(a)?, self.word(b)?, self.word(c)?].map(Self::as_word);
+        self.pure(f, Self::as_word(d), &sources);
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! The last step: labels resolved, basic blocks and edges numbered, the entry assembled.
+
+use super::{FixupAt, Lowering, too_large};
+use crate::module::{BlockInfo, Entry};
+use crate::parse_error::{ParseError, ParseErrorKind};
+use crate::program::Op;
+use crate::syntax::Function;
+
+impl<'a> Lowering<'a, '_> {
+    pub(super) fn finish(mut self, function: &Function<'a>) -> Result<Entry, ParseError> {
+        self.resolve_labels()?;
+        let tables = [
+            self.pures.len(),
+            self.accesses.len(),
+            self.atomics.len(),
+            self.barriers.len(),
+            self.shuffles.len(),
+            self.votes.len(),
+            self.matrices.len(),
+            self.unsupported.len(),
+            self.tables.len(),
+            self.edges as usize,
+        ];
+        if tables.iter().any(|len| *len > usize::from(u16::MAX)) {
+            return Err(too_large("instructions of one kind", function.line));
+        }
+        self.propagate_copies();
+        let starts = self.block_starts();
+        let exposed = self.allocate(&starts);
+        let block_of = |pc: u32| starts.partition_point(|start| *start <= pc) as u32 - 1;
+        let mut edge_targets = vec![0; self.edges as usize];
+        for (pc, instr) in self.code.iter().enumerate() {
+            match instr.op {
+                Op::Branch { target, edge } => {
+                    edge_targets[usize::from(edge)] = block_of(target);
+                    if instr.guard != 0 {
+                        edge_targets[usize::from(edge) + 1] = block_of(pc as u32 + 1);
+                    }
+                }
+                Op::BranchTable(table) => {
+                    let table = &self.tables[usize::from(table)];
+                    for (i, target) in table.targets.iter().enumerate() {
+                        edge_targets[usize::from(table.edge) + i] = block_of(*target);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let falls_through = (0..starts.len())
+            .map(|block| {
+                let end = starts.get(block + 1).map_or(self.code.len() as u32, |s| *s);
+                let last = self.code[end as usize - 1];
+                match last.op {
+                    Op::Branch { .. } | Op::BranchTable(_) => false,
+                    Op::Exit => last.guard != 0,
+                    _ => true,
+                }
+            })
+            .collect();
+        let blocks = starts
+            .iter()
+            .map(|start| {
+                let place = self.places[*start as usize];
+                BlockInfo {
+                    label: self.label_names.get(start).map(|name| (*name).to_owned()),
+                    ptx_line: place.ptx_line,
+                    source: crate::module::resolve(&self.tree.files, place.source),
+                }
+            })
+            .collect();
+        let parameter_bytes = self.parameters.last().map_or(0, |p| p.offset_bytes + p.size_bytes);
+        let dynamic = self.shared_end.next_multiple_of(self.dynamic_align.max(16));
+        let mut seed = 0x811c_9dc5u32;
+        for byte in function.name.bytes() {
+            seed = (seed ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+        Ok(Entry {
+            name: function.name.to_owned(),
+            parameters: self.parameters,
+            parameter_bytes,
+            max_threads: function.max_threads,
+            static_shared_bytes: self.static_shared,
+            shared: self.shared,
+            dynamic_shared_offset: dynamic,
+            local_bytes: self.local_end,
+            code: self.code,
+            places: self.places,
+            blocks,
+            edge_targets,
+            falls_through,
+            words: self.next[1],
+            longs: self.next[2],
+            predicates: self.next[0],
+            word_constants: sorted(self.words.into_iter().map(|(v, s)| (s, v)).collect()),
+            long_constants: sorted(self.longs.into_iter().map(|(v, s)| (s, v)).collect()),
+            specials: {
+                let mut all: Vec<_> =
+                    self.specials.into_iter().map(|((special, _), reg)| (special, reg)).collect();
+                all.sort_by_key(|(_, reg)| (reg.class, reg.slot));
+                all
+            },
+            parameter_slots: {
+                let mut all: Vec<_> = self
+                    .parameter_slots
+                    .into_iter()
+                    .map(|((offset, width, signed, _), reg)| (offset, width, signed, reg))
+                    .collect();
+                all.sort_by_key(|(_, _, _, reg)| (reg.class, reg.slot));
+                all
+            },
+            exposed,
+            pures: self.pures,
+            accesses: self.accesses,
+            atomics: self.atomics,
+            barriers: self.barriers,
+            shuffles: self.shuffles,
+            votes: self.votes,
+            tables: self.tables,
+            matrices: self.matrices,
+            unsupported: self.unsupported,
+            edge_seed: seed,
+        })
+    }
+
+    fn resolve_labels(&mut self) -> Result<(), ParseError> {
+        for fixup in std::mem::take(&mut self.fixups) {
+            let found =
+                fixup.scopes.iter().find_map(|scope| self.labels.get(&(*scope, fixup.label)));
+            let Some(&target) = found else {
+                return Err(ParseError {
+                    line: fixup.line,
+                    what: ParseErrorKind::UnknownLabel(fixup.label.to_owned()),
+                });
+            };
+            match fixup.at {
+                FixupAt::Branch(at) => {
+                    if let Some(instr) = self.code.get_mut(at)
+                        && let Op::Branch { target: to, .. } = &mut instr.op
+                    {
+                        *to = target;
+                    }
+                }
+                FixupAt::Table(table, i) => self.tables[table].targets[i] = target,
+            }
+        }
+        Ok(())
+    }
+
+    fn block_starts(&self) -> Vec<u32> {
+        let mut starts = vec![0];
+        for (pc, instr) in self.code.iter().enumerate() {
+            let next = pc as u32 + 1;
+            match instr.op {
+                Op::Branch { target, .. } => starts.extend([target, next]),
+                Op::BranchTable(table) => {
+                    starts.extend(&self.tables[usize::from(table)].targets);
+                    starts.push(next);
+                }
+                Op::Exit => starts.push(next),
+                _ => {}
+            }
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        starts.retain(|start| (*start as usize) < self.code.len());
+        starts
+    }
+}
+
+fn sorted<V: Copy>(mut all: Vec<(u16, V)>) -> Vec<(u16, V)> {
+    all.sort_by_key(|(slot, _)| *slot);
+    all
+}

@@ -1,0 +1,208 @@
+//! Branches, calls, barriers and fences.
+
+use super::{Binding, Fixup, FixupAt, Lower, Lowering, Refusal, bad};
+use crate::parse_error::ParseErrorKind;
+use crate::program::{Barrier, BarrierKind, Class, Op, Table};
+use crate::syntax::{Instruction, Operand};
+
+impl<'a> Lowering<'a, '_> {
+    pub(super) fn control(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
+        match parts[0] {
+            "bra" => self.branch(ins),
+            "brx" => self.branch_table(ins),
+            "ret" => {
+                match self.return_to {
+                    None => self.emit(Op::Exit),
+                    Some(label) => {
+                        self.return_branches.push((self.code.len(), label));
+                        self.emit_branch();
+                    }
+                }
+                Ok(())
+            }
+            "exit" => {
+                self.emit(Op::Exit);
+                Ok(())
+            }
+            "call" => self.call(ins),
+            "trap" | "brkpt" => {
+                self.emit(Op::Trap);
+                Ok(())
+            }
+            "bar" | "barrier" => self.barrier(ins, parts),
+            // One warp at a time runs and every store is visible at once.
+            "membar" | "fence" | "nanosleep" | "pmevent" | "prefetch" | "prefetchu"
+            | "griddepcontrol" | "setmaxnreg" | "applypriority" => Ok(()),
+            _ => Err(Refusal::Unsupported),
+        }
+    }
+
+    /// Emits a branch whose target is patched later.
+    fn emit_branch(&mut self) {
+        let edge = self.edges;
+        self.edges += if self.guard.0 == 0 { 1 } else { 2 };
+        self.emit(Op::Branch { target: 0, edge: edge.min(u32::from(u16::MAX)) as u16 });
+    }
+
+    fn branch(&mut self, ins: &Instruction<'a>) -> Lower<()> {
+        let [Operand::Name(label)] = ins.operands.as_slice() else {
+            return bad();
+        };
+        self.fixups.push(Fixup {
+            at: FixupAt::Branch(self.code.len()),
+            scopes: self.scope_chain(),
+            label,
+            line: ins.line,
+        });
+        self.emit_branch();
+        Ok(())
+    }
+
+    fn branch_table(&mut self, ins: &Instruction<'a>) -> Lower<()> {
+        let [index, Operand::Name(list)] = ins.operands.as_slice() else {
+            return bad();
+        };
+        let index = self.word(index)?;
+        let found = self.scopes.iter().rev().find_map(|s| s.branch_targets.get(list));
+        let Some(labels) = found.cloned() else {
+            return Err(Refusal::Wrong(ParseErrorKind::UnknownLabel((*list).to_owned())));
+        };
+        let table = self.tables.len();
+        for (i, label) in labels.iter().enumerate() {
+            self.fixups.push(Fixup {
+                at: FixupAt::Table(table, i),
+                scopes: self.scope_chain(),
+                label,
+                line: ins.line,
+            });
+        }
+        self.tables.push(Table {
+            index,
+            targets: vec![0; labels.len()],
+            edge: self.edges.min(u32::from(u16::MAX)) as u16,
+        });
+        self.edges += labels.len() as u32;
+        self.emit(Op::BranchTable(table as u16));
+        Ok(())
+    }
+
+    /// Inlines the callee; its formal parameters are the caller's argument variables.
+    fn call(&mut self, ins: &Instruction<'a>) -> Lower<()> {
+        let (returns, name, arguments): (&[Operand<'a>], &'a str, &[Operand<'a>]) =
+            match ins.operands.as_slice() {
+                [Operand::List(r), Operand::Name(name), Operand::List(a)] => (r, name, a),
+                [Operand::Name(name), Operand::List(a)] => (&[], name, a),
+                [Operand::List(r), Operand::Name(name)] => (r, name, &[]),
+                [Operand::Name(name)] => (&[], name, &[]),
+                _ => return Err(Refusal::Unsupported),
+            };
+        let tree = self.tree;
+        let callee = tree.functions.iter().find(|f| f.name == name && f.body.is_some());
+        if name == "__assertfail" {
+            self.emit(Op::Trap);
+            return Ok(());
+        }
+        let Some(callee) = callee else {
+            return Err(Refusal::Unsupported);
+        };
+        if self.calls.contains(&name) || self.calls.len() > 16 || self.guard.0 != 0 {
+            return Err(Refusal::Unsupported);
+        }
+        if callee.returns.len() != returns.len() || callee.parameters.len() != arguments.len() {
+            return bad();
+        }
+        let mut bound = Vec::new();
+        let formals = callee.returns.iter().chain(&callee.parameters);
+        for (formal, actual) in formals.zip(returns.iter().chain(arguments)) {
+            let Operand::Name(actual) = actual else {
+                return Err(Refusal::Unsupported);
+            };
+            match self.lookup(actual) {
+                Some(binding @ (Binding::Local(_) | Binding::Register { .. })) => {
+                    bound.push((formal.name, binding));
+                }
+                _ => return bad(),
+            }
+        }
+        let outer = std::mem::take(&mut self.scopes);
+        let outer_return = self.return_to;
+        let label = self.returns;
+        self.returns += 1;
+        self.return_to = Some(label);
+        self.calls.push(name);
+        self.open_scope();
+        for (formal, binding) in bound {
+            self.bind(formal, binding);
+        }
+        let body = callee.body.as_deref().unwrap_or_default();
+        let result = self.body(body);
+        self.calls.pop();
+        self.scopes = outer;
+        self.return_to = outer_return;
+        self.guard = (0, false);
+        let end = self.code.len() as u32;
+        let pending = std::mem::take(&mut self.return_branches);
+        for (at, owner) in pending {
+            if owner == label {
+                if let Op::Branch { target, .. } = &mut self.code[at].op {
+                    *target = end;
+                }
+            } else {
+                self.return_branches.push((at, owner));
+            }
+        }
+        result.map_err(|error| Refusal::Wrong(error.what))
+    }
+
+    fn barrier(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
+        if parts.contains(&"cluster") {
+            return Err(Refusal::Unsupported);
+        }
+        if parts.contains(&"warp") {
+            let [members] = ins.operands.as_slice() else {
+                return bad();
+            };
+            let members = self.word(members)?;
+            self.emit(Op::WarpSync { members });
+            return Ok(());
+        }
+        let action = parts.iter().find(|p| matches!(**p, "sync" | "arrive" | "red"));
+        let (kind, mut rest) = match action {
+            Some(&"sync") => (BarrierKind::Sync, ins.operands.as_slice()),
+            Some(&"arrive") => (BarrierKind::Arrive, ins.operands.as_slice()),
+            Some(&"red") => {
+                let kind = if parts.contains(&"popc") {
+                    BarrierKind::RedPopc
+                } else if parts.contains(&"and") {
+                    BarrierKind::RedAnd
+                } else {
+                    BarrierKind::RedOr
+                };
+                (kind, ins.operands.as_slice())
+            }
+            _ => return Err(Refusal::Unsupported),
+        };
+        let mut barrier = Barrier { kind, id: 0, count: None, d: None, p: 0, negate: false };
+        if matches!(kind, BarrierKind::RedPopc | BarrierKind::RedAnd | BarrierKind::RedOr) {
+            let [d, middle @ .., p] = rest else {
+                return bad();
+            };
+            let class = if kind == BarrierKind::RedPopc { Class::Word } else { Class::Predicate };
+            let slot = self.target(d, class)?;
+            barrier.d = Some(crate::program::Reg { class, slot });
+            (barrier.p, barrier.negate) = self.predicate(p)?;
+            rest = middle;
+        }
+        match rest {
+            [id] => barrier.id = self.word(id)?,
+            [id, count] => {
+                barrier.id = self.word(id)?;
+                barrier.count = Some(self.word(count)?);
+            }
+            _ => return bad(),
+        }
+        self.barriers.push(barrier);
+        self.emit(Op::Barrier(self.barriers.len() as u16 - 1));
+        Ok(())
+    }
+}

@@ -1,0 +1,430 @@
+//! Syntax tree → program. Names become slots, labels become positions, device functions are
+//! inlined at their calls. What the machine lacks becomes an `Unsupported` operation.
+
+mod allocate;
+mod arithmetic;
+mod blocks;
+mod compare;
+mod control;
+mod convert;
+mod float;
+mod half;
+mod memory;
+mod operand;
+mod visit;
+mod warp;
+
+use crate::module::{Entry, Parameter, ParameterType};
+use crate::parse_error::{ParseError, ParseErrorKind};
+use crate::program::{
+    Access, Atomic, Barrier, Class, Instr, Matrix, Op, Place, Pure, Reg, SharedArray, Shuffle,
+    Slot, Special, Table, Vote,
+};
+use crate::syntax::{Function, Initial, Instruction, Space, Statement, Tree, Variable};
+use std::collections::HashMap;
+
+pub(crate) struct Lowered {
+    pub entries: Vec<Entry>,
+    pub data: Vec<u8>,
+    pub writable: Vec<bool>,
+}
+
+/// Why an instruction could not be lowered.
+pub(crate) enum Refusal {
+    /// The machine has no such operation.
+    Unsupported,
+    /// The text is wrong.
+    Wrong(ParseErrorKind),
+}
+
+pub(crate) type Lower<T> = Result<T, Refusal>;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Binding {
+    Register {
+        reg: Reg,
+        bits: u8,
+    },
+    Shared(u32),
+    DynamicShared,
+    Local(u32),
+    Parameter {
+        offset: u32,
+    },
+    /// Offset in the module's own data.
+    Data(u64),
+}
+
+/// `.reg .b32 %r<n>`: slots are given out when first named.
+#[derive(Clone, Copy)]
+struct Family {
+    class: Class,
+    bits: u8,
+}
+
+#[derive(Default)]
+struct Scope<'a> {
+    number: u32,
+    names: HashMap<&'a str, Binding>,
+    families: Vec<(&'a str, Family)>,
+    branch_targets: HashMap<&'a str, Vec<&'a str>>,
+}
+
+struct Fixup<'a> {
+    /// Operation to patch, or `(table, position)`.
+    at: FixupAt,
+    scopes: Vec<u32>,
+    label: &'a str,
+    line: u32,
+}
+
+enum FixupAt {
+    Branch(usize),
+    Table(usize, usize),
+}
+
+pub(crate) struct Lowering<'a, 't> {
+    tree: &'t Tree<'a>,
+    data: &'t HashMap<&'a str, u64>,
+    scopes: Vec<Scope<'a>>,
+    next_scope: u32,
+    labels: HashMap<(u32, &'a str), u32>,
+    fixups: Vec<Fixup<'a>>,
+    calls: Vec<&'a str>,
+    /// Where `ret` goes inside an inlined function: a label number of `returns`.
+    return_to: Option<usize>,
+    return_branches: Vec<(usize, usize)>,
+    returns: usize,
+    guard: (Slot, bool),
+    place: Place,
+    code: Vec<Instr>,
+    places: Vec<Place>,
+    label_names: HashMap<u32, &'a str>,
+    next: [u32; 3],
+    words: HashMap<u32, Slot>,
+    longs: HashMap<u64, Slot>,
+    specials: HashMap<(Special, bool), Reg>,
+    parameter_slots: HashMap<(u32, u8, bool, Class), Reg>,
+    carry: Option<Slot>,
+    shared: Vec<SharedArray>,
+    shared_end: u32,
+    static_shared: u32,
+    shared_names: HashMap<&'a str, u32>,
+    dynamic_align: u32,
+    local_end: u32,
+    parameters: Vec<Parameter>,
+    edges: u32,
+    pures: Vec<Pure>,
+    accesses: Vec<Access>,
+    atomics: Vec<Atomic>,
+    barriers: Vec<Barrier>,
+    shuffles: Vec<Shuffle>,
+    votes: Vec<Vote>,
+    tables: Vec<Table>,
+    matrices: Vec<Matrix>,
+    unsupported: Vec<String>,
+}
+
+/// Bytes kept free behind every shared array, so that running over its end is seen.
+const REDZONE_BYTES: u32 = 32;
+
+/// Lowers every kernel of a module.
+pub(crate) fn lower(tree: &Tree<'_>) -> Result<Lowered, ParseError> {
+    let mut data = Vec::new();
+    let mut writable = Vec::new();
+    let mut addresses = HashMap::new();
+    let mut pointers = Vec::new();
+    for variable in &tree.variables {
+        if !matches!(variable.space, Space::Global | Space::Const) {
+            continue;
+        }
+        let align = variable.align_bytes.max(1) as usize;
+        data.resize(data.len().next_multiple_of(align), 0);
+        let start = data.len();
+        let size = usize::try_from(variable.size_bytes()).unwrap_or(usize::MAX);
+        if size > 1 << 30 {
+            return Err(too_large("bytes of module variables", 0));
+        }
+        addresses.insert(variable.name, start as u64);
+        data.resize(start + size, 0);
+        writable.resize(start, false);
+        writable.resize(start + size, variable.space == Space::Global);
+        let element = if variable.count.is_some() || variable.initial.len() <= 1 {
+            variable.element_bytes as usize
+        } else {
+            variable.element_bytes as usize / variable.initial.len()
+        };
+        for (i, initial) in variable.initial.iter().enumerate() {
+            let at = start + i * element;
+            if at + element > start + size {
+                break;
+            }
+            match initial {
+                Initial::Bits(bits) => {
+                    let len = element.min(8);
+                    data[at..at + len].copy_from_slice(&bits.to_le_bytes()[..len]);
+                }
+                Initial::Address(name, offset) => pointers.push((at, *name, *offset)),
+            }
+        }
+    }
+    for (at, name, offset) in pointers {
+        if let Some(target) = addresses.get(name)
+            && at + 8 <= data.len()
+        {
+            let address = crate::space::DATA_BASE.wrapping_add(*target).wrapping_add(offset as u64);
+            data[at..at + 8].copy_from_slice(&address.to_le_bytes());
+        }
+    }
+    writable.resize(data.len(), false);
+    let mut entries = Vec::new();
+    for function in tree.functions.iter().filter(|f| f.is_entry) {
+        entries.push(Lowering::new(tree, &addresses).entry(function)?);
+    }
+    Ok(Lowered { entries, data, writable })
+}
+
+pub(crate) fn too_large(what: &'static str, line: u32) -> ParseError {
+    ParseError { line, what: ParseErrorKind::TooLarge(what) }
+}
+
+impl<'a, 't> Lowering<'a, 't> {
+    fn new(tree: &'t Tree<'a>, data: &'t HashMap<&'a str, u64>) -> Self {
+        Lowering {
+            tree,
+            data,
+            scopes: Vec::new(),
+            next_scope: 0,
+            labels: HashMap::new(),
+            fixups: Vec::new(),
+            calls: Vec::new(),
+            return_to: None,
+            return_branches: Vec::new(),
+            returns: 0,
+            guard: (0, false),
+            place: Place { ptx_line: 0, source: None },
+            code: Vec::new(),
+            places: Vec::new(),
+            label_names: HashMap::new(),
+            next: [1, 0, 0],
+            words: HashMap::new(),
+            longs: HashMap::new(),
+            specials: HashMap::new(),
+            parameter_slots: HashMap::new(),
+            carry: None,
+            shared: Vec::new(),
+            shared_end: 0,
+            static_shared: 0,
+            shared_names: HashMap::new(),
+            dynamic_align: 16,
+            local_end: 0,
+            parameters: Vec::new(),
+            edges: 0,
+            pures: Vec::new(),
+            accesses: Vec::new(),
+            atomics: Vec::new(),
+            barriers: Vec::new(),
+            shuffles: Vec::new(),
+            votes: Vec::new(),
+            tables: Vec::new(),
+            matrices: Vec::new(),
+            unsupported: Vec::new(),
+        }
+    }
+
+    fn entry(mut self, function: &Function<'a>) -> Result<Entry, ParseError> {
+        self.place.ptx_line = function.line;
+        self.open_scope();
+        self.declare_parameters(function);
+        if let Some(body) = &function.body {
+            self.calls.push(function.name);
+            self.body(body)?;
+        }
+        self.guard = (0, false);
+        self.emit(Op::Exit);
+        self.finish(function)
+    }
+
+    fn declare_parameters(&mut self, function: &Function<'a>) {
+        let mut end = 0u32;
+        for variable in &function.parameters {
+            let align = variable.align_bytes.max(1);
+            let offset = end.next_multiple_of(align);
+            let size = variable.size_bytes() as u32;
+            end = offset + size;
+            let ty = match (variable.count, variable.element) {
+                (Some(_), _) => ParameterType::Bytes,
+                (_, "u8" | "b8") => ParameterType::U8,
+                (_, "s8") => ParameterType::S8,
+                (_, "s16") => ParameterType::S16,
+                (_, "u16" | "b16" | "f16" | "bf16") => ParameterType::U16,
+                (_, "s32") => ParameterType::S32,
+                (_, "f32") => ParameterType::F32,
+                (_, "s64") => ParameterType::S64,
+                (_, "f64") => ParameterType::F64,
+                (_, "u64" | "b64") => ParameterType::U64,
+                (_, "b128") => ParameterType::Bytes,
+                _ => ParameterType::U32,
+            };
+            self.parameters.push(Parameter {
+                name: variable.name.to_owned(),
+                ty,
+                size_bytes: size,
+                align_bytes: align,
+                offset_bytes: offset,
+            });
+            self.bind(variable.name, Binding::Parameter { offset });
+        }
+    }
+
+    fn open_scope(&mut self) {
+        self.scopes.push(Scope { number: self.next_scope, ..Scope::default() });
+        self.next_scope += 1;
+    }
+
+    fn scope(&mut self) -> &mut Scope<'a> {
+        self.scopes.last_mut().expect("a scope is always open")
+    }
+
+    fn bind(&mut self, name: &'a str, binding: Binding) {
+        self.scope().names.insert(name, binding);
+    }
+
+    fn error(&self, what: ParseErrorKind) -> ParseError {
+        ParseError { line: self.place.ptx_line, what }
+    }
+
+    fn body(&mut self, statements: &[Statement<'a>]) -> Result<(), ParseError> {
+        for statement in statements {
+            if self.next.iter().any(|n| *n > 60_000) || self.code.len() > 1 << 22 {
+                return Err(self.error(ParseErrorKind::TooLarge("registers or instructions")));
+            }
+            match statement {
+                Statement::Open => self.open_scope(),
+                Statement::Close => {
+                    self.scopes.pop();
+                }
+                Statement::Label(name) => {
+                    let scope = self.scope().number;
+                    let at = self.code.len() as u32;
+                    self.labels.insert((scope, name), at);
+                    self.label_names.entry(at).or_insert(name);
+                }
+                Statement::BranchTargets(name, targets) => {
+                    self.scope().branch_targets.insert(name, targets.clone());
+                }
+                Statement::Registers(kind, name, count) => self.registers(kind, name, *count)?,
+                Statement::Variable(variable) => self.variable(variable),
+                Statement::Instruction(instruction) => self.instruction(instruction)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn registers(
+        &mut self,
+        kind: &'a str,
+        name: &'a str,
+        count: Option<u32>,
+    ) -> Result<(), ParseError> {
+        let (class, bits) = match kind {
+            "pred" => (Class::Predicate, 1),
+            "b128" => (Class::Long, 128),
+            _ => match crate::syntax::type_bytes(kind) {
+                Some(8) => (Class::Long, 64),
+                Some(bytes) => (Class::Word, bytes as u8 * 8),
+                None => return Err(self.error(ParseErrorKind::UnknownType(kind.to_owned()))),
+            },
+        };
+        if count.is_some() {
+            self.scope().families.push((name, Family { class, bits }));
+        } else {
+            let reg = self.fresh(class);
+            self.bind(name, Binding::Register { reg, bits });
+        }
+        Ok(())
+    }
+
+    fn variable(&mut self, variable: &Variable<'a>) {
+        let binding = match variable.space {
+            Space::Shared if variable.external => Binding::DynamicShared,
+            Space::Shared => Binding::Shared(self.place_shared(variable)),
+            _ => {
+                let at = self.local_end.next_multiple_of(variable.align_bytes.max(1));
+                self.local_end = at + variable.size_bytes() as u32;
+                Binding::Local(at)
+            }
+        };
+        self.bind(variable.name, binding);
+    }
+
+    fn place_shared(&mut self, variable: &Variable<'a>) -> u32 {
+        let align = variable.align_bytes.max(1);
+        let size = variable.size_bytes() as u32;
+        let at = self.shared_end.next_multiple_of(align);
+        self.shared.push(SharedArray { offset_bytes: at, size_bytes: size });
+        self.shared_end = at + size + REDZONE_BYTES;
+        self.static_shared = self.static_shared.next_multiple_of(align) + size;
+        at
+    }
+
+    fn instruction(&mut self, instruction: &Instruction<'a>) -> Result<(), ParseError> {
+        self.place = Place { ptx_line: instruction.line, source: instruction.source };
+        self.guard = (0, false);
+        if let Some((name, negated)) = instruction.guard {
+            match self.lookup(name) {
+                Some(Binding::Register { reg: Reg { class: Class::Predicate, slot }, .. }) => {
+                    self.guard = (slot, negated)
+                }
+                _ => return Err(self.error(ParseErrorKind::UnknownName(name.to_owned()))),
+            }
+        }
+        let start = self.code.len();
+        match self.select(instruction) {
+            Ok(()) => Ok(()),
+            Err(Refusal::Unsupported) => {
+                self.code.truncate(start);
+                self.places.truncate(start);
+                self.unsupported.push(instruction.opcode.to_owned());
+                self.emit(Op::Unsupported(self.unsupported.len() as u16 - 1));
+                Ok(())
+            }
+            Err(Refusal::Wrong(ParseErrorKind::BadOperands(_))) => {
+                Err(self.error(ParseErrorKind::BadOperands(instruction.opcode.to_owned())))
+            }
+            Err(Refusal::Wrong(what)) => Err(self.error(what)),
+        }
+    }
+
+    /// Chooses the operations for one instruction.
+    fn select(&mut self, ins: &Instruction<'a>) -> Lower<()> {
+        let parts: Vec<&str> = ins.opcode.split('.').collect();
+        let parts = parts.as_slice();
+        match parts[0] {
+            "ret" | "exit" | "bra" | "brx" | "call" | "trap" | "brkpt" | "bar" | "barrier"
+            | "nanosleep" | "membar" | "fence" | "pmevent" | "prefetch" | "prefetchu"
+            | "griddepcontrol" | "setmaxnreg" | "discard" | "applypriority" => {
+                self.control(ins, parts)
+            }
+            "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mov" | "ldmatrix"
+            | "cp" | "mma" => self.memory(ins, parts),
+            "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => self.warp(ins, parts),
+            "cvt" => self.convert(ins, parts),
+            _ => self.arithmetic(ins, parts),
+        }
+    }
+
+    fn emit(&mut self, op: Op) {
+        self.code.push(Instr { op, guard: self.guard.0, flip: self.guard.1 });
+        self.places.push(self.place);
+    }
+
+    fn scope_chain(&self) -> Vec<u32> {
+        self.scopes.iter().rev().map(|s| s.number).collect()
+    }
+}
+
+/// The operands do not fit; the caller names the instruction.
+pub(crate) fn bad<T>() -> Lower<T> {
+    Err(Refusal::Wrong(ParseErrorKind::BadOperands(String::new())))
+}

@@ -1,0 +1,211 @@
+//! What a caller sees of a parsed module: kernels, parameters, basic blocks.
+
+use crate::parse_error::ParseError;
+use crate::program::{
+    Access, Atomic, Barrier, Instr, Matrix, Op, Place, Pure, Reg, SharedArray, Shuffle, Slot,
+    Special, Table, Vote,
+};
+use crate::syntax::SourceLine;
+use std::collections::HashMap;
+
+/// The type of a kernel parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum ParameterType {
+    /// 8-bit integer or bits.
+    U8,
+    /// Signed 8-bit integer.
+    S8,
+    /// 16-bit integer or bits (f16 and bf16 too).
+    U16,
+    /// Signed 16-bit integer.
+    S16,
+    /// 32-bit integer or bits.
+    U32,
+    /// Signed 32-bit integer.
+    S32,
+    /// 64-bit integer, bits or pointer.
+    U64,
+    /// Signed 64-bit integer.
+    S64,
+    /// 32-bit float.
+    F32,
+    /// 64-bit float.
+    F64,
+    /// An array of bytes (a struct passed by value).
+    Bytes,
+}
+
+/// One kernel parameter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parameter {
+    /// Name in the PTX.
+    pub name: String,
+    /// Declared type.
+    pub ty: ParameterType,
+    /// Size.
+    pub size_bytes: u32,
+    /// Alignment.
+    pub align_bytes: u32,
+    /// Position in [`crate::Launch::parameters`].
+    pub offset_bytes: u32,
+}
+
+/// A basic block of an entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlockInfo {
+    /// Label in the PTX, where it has one.
+    pub label: Option<String>,
+    /// First PTX line of the block.
+    pub ptx_line: u32,
+    /// CUDA source of its first instruction.
+    pub source: Option<SourceLine>,
+}
+
+/// One kernel of a module, lowered.
+pub struct Entry {
+    pub(crate) name: String,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) parameter_bytes: u32,
+    pub(crate) max_threads: Option<u32>,
+    pub(crate) static_shared_bytes: u32,
+    pub(crate) shared: Vec<SharedArray>,
+    /// Offset of dynamic shared memory.
+    pub(crate) dynamic_shared_offset: u32,
+    pub(crate) local_bytes: u32,
+    pub(crate) code: Vec<Instr>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) blocks: Vec<BlockInfo>,
+    /// Block each edge leads to.
+    pub(crate) edge_targets: Vec<u32>,
+    /// Whether control reaches block i + 1 from block i without a branch.
+    pub(crate) falls_through: Vec<bool>,
+    pub(crate) words: u32,
+    pub(crate) longs: u32,
+    pub(crate) predicates: u32,
+    pub(crate) word_constants: Vec<(Slot, u32)>,
+    pub(crate) long_constants: Vec<(Slot, u64)>,
+    pub(crate) specials: Vec<(Special, Reg)>,
+    /// Parameters read at fixed places: offset, bytes, sign extension, slot.
+    pub(crate) parameter_slots: Vec<(u32, u8, bool, Reg)>,
+    /// Slots a thread may read before it writes them.
+    pub(crate) exposed: Vec<Reg>,
+    pub(crate) pures: Vec<Pure>,
+    pub(crate) accesses: Vec<Access>,
+    pub(crate) atomics: Vec<Atomic>,
+    pub(crate) barriers: Vec<Barrier>,
+    pub(crate) shuffles: Vec<Shuffle>,
+    pub(crate) votes: Vec<Vote>,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) matrices: Vec<Matrix>,
+    pub(crate) unsupported: Vec<String>,
+    /// Seed of this entry's edges among the fuzzer's counters.
+    pub(crate) edge_seed: u32,
+}
+
+impl Entry {
+    /// The kernel's name in the PTX.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its parameters, in order.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// Length of the parameter bytes a launch passes.
+    pub fn parameter_bytes(&self) -> u32 {
+        self.parameter_bytes
+    }
+
+    /// Bytes of its declared shared arrays, as the compiler laid them out.
+    pub fn static_shared_bytes(&self) -> u32 {
+        self.static_shared_bytes
+    }
+
+    /// Its basic blocks, in the order of the PTX.
+    pub fn blocks(&self) -> &[BlockInfo] {
+        &self.blocks
+    }
+
+    /// Threads a block may have, from `.maxntid` or `.reqntid`.
+    pub fn max_threads(&self) -> Option<u32> {
+        self.max_threads
+    }
+
+    /// Instructions the machine lacks, with their PTX lines: a launch that reaches one stops with
+    /// [`crate::Stop::Unsupported`].
+    pub fn unsupported(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.code.iter().zip(&self.places).filter_map(|(instr, place)| match instr.op {
+            Op::Unsupported(i) => Some((self.unsupported[usize::from(i)].as_str(), place.ptx_line)),
+            _ => None,
+        })
+    }
+
+    /// Number of branch edges [`crate::Coverage`] counts.
+    pub fn edge_count(&self) -> usize {
+        self.edge_targets.len()
+    }
+}
+
+/// A parsed and lowered PTX module.
+pub struct Module {
+    pub(crate) entries: Vec<Entry>,
+    by_name: HashMap<String, usize>,
+    pub(crate) lines: Vec<String>,
+    pub(crate) files: Vec<(u32, std::sync::Arc<str>)>,
+    /// Bytes of module-scope `.global` and `.const` variables, as every launch starts with them.
+    pub(crate) data: Vec<u8>,
+    /// Which of those bytes a thread may store to (`.global` ones).
+    pub(crate) writable: Vec<bool>,
+}
+
+impl Module {
+    /// Parses and lowers PTX text.
+    ///
+    /// # Errors
+    /// When the text is not PTX. Instructions the machine lacks are no error here: they stop a
+    /// launch that reaches them.
+    pub fn parse(text: &str) -> Result<Module, ParseError> {
+        let tree = crate::parse::parse(text)?;
+        let lowered = crate::lower::lower(&tree)?;
+        let by_name =
+            lowered.entries.iter().enumerate().map(|(i, entry)| (entry.name.clone(), i)).collect();
+        Ok(Module {
+            entries: lowered.entries,
+            by_name,
+            lines: text.lines().map(|line| line.trim().to_owned()).collect(),
+            files: tree.files,
+            data: lowered.data,
+            writable: lowered.writable,
+        })
+    }
+
+    /// Every kernel, in the order of the text.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// The kernel of that name.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.by_name.get(name).map(|&i| &self.entries[i])
+    }
+
+    pub(crate) fn source(&self, place: Place) -> Option<SourceLine> {
+        resolve(&self.files, place.source)
+    }
+
+    /// The PTX line as written, trimmed.
+    pub(crate) fn text(&self, ptx_line: u32) -> String {
+        self.lines.get((ptx_line as usize).wrapping_sub(1)).cloned().unwrap_or_default()
+    }
+}
+
+pub(crate) fn resolve(
+    files: &[(u32, std::sync::Arc<str>)],
+    source: Option<(u32, u32)>,
+) -> Option<SourceLine> {
+    let (file, line) = source.filter(|(_, line)| *line != 0)?;
+    let name = files.iter().find(|(number, _)| *number == file)?;
+    Some(SourceLine { file: name.1.clone(), line })
+}

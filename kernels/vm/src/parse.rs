@@ -1,0 +1,624 @@
+//! PTX text → syntax tree. Errors carry the line; an unknown instruction is no error here.
+
+use crate::lexer::{Kind, Token, tokens};
+use crate::parse_error::{ParseError, ParseErrorKind};
+use crate::syntax::{
+    Function, Initial, Instruction, Operand, Space, Statement, Tree, Variable, type_bytes,
+};
+use std::sync::Arc;
+
+pub(crate) struct Parser<'a> {
+    tokens: Vec<Token<'a>>,
+    at: usize,
+    source: Option<(u32, u32)>,
+}
+
+type Parsed<T> = Result<T, ParseError>;
+
+/// Parses a whole module.
+pub(crate) fn parse(text: &str) -> Parsed<Tree<'_>> {
+    let mut parser = Parser { tokens: tokens(text), at: 0, source: None };
+    parser.module()
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Token<'a> {
+        self.tokens[self.at]
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        let token = self.tokens[self.at];
+        if token.kind != Kind::End {
+            self.at += 1;
+        }
+        token
+    }
+
+    fn eat(&mut self, punct: u8) -> bool {
+        let found = self.peek().kind == Kind::Punct(punct);
+        if found {
+            self.at += 1;
+        }
+        found
+    }
+
+    fn expected<T>(&self, wanted: &'static str) -> Parsed<T> {
+        let token = self.peek();
+        Err(ParseError {
+            line: token.line,
+            what: ParseErrorKind::Expected { wanted, found: token.text.to_owned() },
+        })
+    }
+
+    fn need(&mut self, punct: u8, wanted: &'static str) -> Parsed<()> {
+        if self.eat(punct) { Ok(()) } else { self.expected(wanted) }
+    }
+
+    fn word(&mut self, wanted: &'static str) -> Parsed<&'a str> {
+        if self.peek().kind == Kind::Word { Ok(self.next().text) } else { self.expected(wanted) }
+    }
+
+    fn skip_line(&mut self) {
+        let line = self.peek().line;
+        while self.peek().line == line && self.peek().kind != Kind::End {
+            self.at += 1;
+        }
+    }
+
+    fn skip_to_semicolon(&mut self) {
+        while self.peek().kind != Kind::End && !self.eat(b';') {
+            self.at += 1;
+        }
+    }
+
+    fn skip_braces(&mut self) {
+        let mut depth = 0;
+        while self.peek().kind != Kind::End {
+            match self.next().kind {
+                Kind::Punct(b'{') => depth += 1,
+                Kind::Punct(b'}') => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn integer(&mut self) -> Parsed<u64> {
+        let negative = self.eat(b'-');
+        let token = self.peek();
+        let word = self.word("an integer")?;
+        match number(word) {
+            Some(Operand::Int(value)) => Ok(if negative { value.wrapping_neg() } else { value }),
+            _ => Err(ParseError {
+                line: token.line,
+                what: ParseErrorKind::BadNumber(word.to_owned()),
+            }),
+        }
+    }
+
+    fn integer32(&mut self) -> Parsed<u32> {
+        let line = self.peek().line;
+        let value = self.integer()?;
+        u32::try_from(value)
+            .map_err(|_| ParseError { line, what: ParseErrorKind::BadNumber(value.to_string()) })
+    }
+
+    fn module(&mut self) -> Parsed<Tree<'a>> {
+        let mut tree = Tree::default();
+        let mut external = false;
+        loop {
+            let token = self.peek();
+            if token.kind == Kind::End {
+                return Ok(tree);
+            }
+            if self.eat(b';') {
+                continue;
+            }
+            match self.word("a directive")? {
+                ".version" | ".target" | ".address_size" => {
+                    self.at -= 1;
+                    self.skip_line();
+                }
+                ".file" => self.file(&mut tree)?,
+                ".loc" => self.loc()?,
+                ".section" => self.skip_braces(),
+                ".pragma" => self.skip_to_semicolon(),
+                ".visible" | ".weak" | ".common" => external = false,
+                ".extern" => external = true,
+                ".entry" => {
+                    tree.functions.push(self.function(true, token.line)?);
+                    external = false;
+                }
+                ".func" => {
+                    tree.functions.push(self.function(false, token.line)?);
+                    external = false;
+                }
+                ".alias" => self.skip_to_semicolon(),
+                word @ (".global" | ".const" | ".shared") => {
+                    for mut variable in self.variables(space_of(word))? {
+                        variable.external = external;
+                        tree.variables.push(variable);
+                    }
+                    external = false;
+                }
+                other => {
+                    return Err(ParseError {
+                        line: token.line,
+                        what: ParseErrorKind::UnknownDirective(other.to_owned()),
+                    });
+                }
+            }
+        }
+    }
+
+    fn file(&mut self, tree: &mut Tree<'a>) -> Parsed<()> {
+        let number = self.integer32()?;
+        if self.peek().kind != Kind::String {
+            return self.expected("a file name");
+        }
+        let name: Arc<str> = self.next().text.into();
+        tree.files.push((number, name));
+        while self.eat(b',') {
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn loc(&mut self) -> Parsed<()> {
+        let line = self.peek().line;
+        let file = self.integer32()?;
+        let source_line = self.integer32()?;
+        self.source = Some((file, source_line));
+        while self.peek().line == line && self.peek().kind != Kind::End {
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, is_entry: bool, line: u32) -> Parsed<Function<'a>> {
+        let mut returns = Vec::new();
+        if !is_entry && self.peek().kind == Kind::Punct(b'(') {
+            returns = self.parameter_list()?;
+        }
+        let name = self.word("a function name")?;
+        let mut parameters = Vec::new();
+        if self.peek().kind == Kind::Punct(b'(') {
+            parameters = self.parameter_list()?;
+        }
+        let mut max_threads = None;
+        loop {
+            let token = self.peek();
+            match token.kind {
+                Kind::Punct(b';') => {
+                    self.at += 1;
+                    return Ok(Function {
+                        name,
+                        is_entry,
+                        returns,
+                        parameters,
+                        max_threads,
+                        body: None,
+                        line,
+                    });
+                }
+                Kind::Punct(b'{') => break,
+                Kind::Word => {
+                    let directive = self.next().text;
+                    let mut product = 1u32;
+                    let mut count = 0;
+                    while self.peek().kind == Kind::Word
+                        && self.peek().text.starts_with(|c: char| c.is_ascii_digit())
+                    {
+                        product = product.saturating_mul(self.integer32()?);
+                        count += 1;
+                        if !self.eat(b',') {
+                            break;
+                        }
+                    }
+                    if count > 0 && matches!(directive, ".maxntid" | ".reqntid") {
+                        max_threads = Some(product);
+                    }
+                    if directive == ".pragma" {
+                        self.skip_to_semicolon();
+                    }
+                }
+                _ => return self.expected("a function body"),
+            }
+        }
+        self.source = None;
+        let body = self.body()?;
+        Ok(Function { name, is_entry, returns, parameters, max_threads, body: Some(body), line })
+    }
+
+    fn parameter_list(&mut self) -> Parsed<Vec<Variable<'a>>> {
+        self.need(b'(', "(")?;
+        let mut list = Vec::new();
+        while !self.eat(b')') {
+            let word = self.word(".param or .reg")?;
+            if word != ".param" && word != ".reg" {
+                self.at -= 1;
+                return self.expected(".param");
+            }
+            list.push(self.variable_head(Space::Param)?.0);
+            if !self.eat(b',') {
+                self.need(b')', ") after parameters")?;
+                break;
+            }
+        }
+        Ok(list)
+    }
+
+    /// `.align 4 .b8 name[12]`, without the space word.
+    fn variable_head(&mut self, space: Space) -> Parsed<(Variable<'a>, u32)> {
+        let mut align = 0;
+        let mut vector = 1;
+        let (element, line) = loop {
+            let token = self.peek();
+            let word = self.word("a type")?;
+            match word {
+                ".align" => align = self.integer32()?,
+                ".v2" => vector = 2,
+                ".v4" => vector = 4,
+                ".ptr" | ".managed" => {}
+                ".global" | ".const" | ".shared" | ".local" | ".param" => {}
+                _ => break (word.trim_start_matches('.'), token.line),
+            }
+        };
+        let Some(scalar_bytes) = type_bytes(element) else {
+            return Err(ParseError { line, what: ParseErrorKind::UnknownType(element.to_owned()) });
+        };
+        // `.param .u64 .ptr .align 1 name`
+        while self.peek().text.starts_with('.') {
+            match self.next().text {
+                ".align" => {
+                    self.integer32()?;
+                }
+                _ => continue,
+            }
+        }
+        let name = self.word("a variable name")?;
+        let mut count: Option<u64> = None;
+        while self.eat(b'[') {
+            let dimension = if self.peek().kind == Kind::Punct(b']') { 0 } else { self.integer()? };
+            count = Some(count.unwrap_or(1).saturating_mul(dimension));
+            self.need(b']', "]")?;
+        }
+        let element_bytes = scalar_bytes * vector;
+        let variable = Variable {
+            space,
+            name,
+            align_bytes: if align == 0 { element_bytes } else { align },
+            element,
+            element_bytes,
+            count,
+            external: false,
+            initial: Vec::new(),
+        };
+        Ok((variable, scalar_bytes))
+    }
+
+    fn variables(&mut self, space: Space) -> Parsed<Vec<Variable<'a>>> {
+        let (mut variable, _) = self.variable_head(space)?;
+        let mut list = Vec::new();
+        loop {
+            if self.eat(b'=') {
+                self.initial(&mut variable.initial)?;
+            }
+            let (element, element_bytes, align_bytes) =
+                (variable.element, variable.element_bytes, variable.align_bytes);
+            list.push(variable);
+            if !self.eat(b',') {
+                break;
+            }
+            let name = self.word("a variable name")?;
+            let mut count = None;
+            while self.eat(b'[') {
+                count = Some(count.unwrap_or(1) * self.integer()?);
+                self.need(b']', "]")?;
+            }
+            variable = Variable {
+                space,
+                name,
+                align_bytes,
+                element,
+                element_bytes,
+                count,
+                external: false,
+                initial: Vec::new(),
+            };
+        }
+        self.need(b';', "; after a variable")?;
+        Ok(list)
+    }
+
+    fn initial(&mut self, out: &mut Vec<Initial<'a>>) -> Parsed<()> {
+        if self.eat(b'{') {
+            while !self.eat(b'}') {
+                self.initial(out)?;
+                self.eat(b',');
+            }
+            return Ok(());
+        }
+        let negative = self.eat(b'-');
+        let token = self.peek();
+        let word = self.word("an initial value")?;
+        match number(word) {
+            Some(Operand::Int(value)) => {
+                out.push(Initial::Bits(if negative { value.wrapping_neg() } else { value }));
+            }
+            Some(Operand::F32(bits)) => out.push(Initial::Bits(u64::from(bits))),
+            Some(Operand::F64(bits)) => out.push(Initial::Bits(bits)),
+            _ if word == "generic" && self.eat(b'(') => {
+                let name = self.word("a variable name")?;
+                self.need(b')', ")")?;
+                let offset = if self.eat(b'+') { self.integer()? as i64 } else { 0 };
+                out.push(Initial::Address(name, offset));
+            }
+            None if !word.starts_with(|c: char| c.is_ascii_digit()) => {
+                let offset = if self.eat(b'+') { self.integer()? as i64 } else { 0 };
+                out.push(Initial::Address(word, offset));
+            }
+            _ => {
+                return Err(ParseError {
+                    line: token.line,
+                    what: ParseErrorKind::BadNumber(word.to_owned()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn body(&mut self) -> Parsed<Vec<Statement<'a>>> {
+        self.need(b'{', "{")?;
+        let mut out = Vec::new();
+        let mut depth = 1;
+        loop {
+            let token = self.peek();
+            match token.kind {
+                Kind::End => return self.expected("} to close the function"),
+                Kind::Punct(b'{') => {
+                    self.at += 1;
+                    depth += 1;
+                    out.push(Statement::Open);
+                }
+                Kind::Punct(b'}') => {
+                    self.at += 1;
+                    depth -= 1;
+                    if depth == 0 {
+                        return Ok(out);
+                    }
+                    out.push(Statement::Close);
+                }
+                Kind::Punct(b';') => self.at += 1,
+                _ => self.statement(&mut out)?,
+            }
+        }
+    }
+
+    fn statement(&mut self, out: &mut Vec<Statement<'a>>) -> Parsed<()> {
+        let token = self.peek();
+        if token.kind == Kind::Word {
+            if token.text.starts_with('.') {
+                return self.directive(out);
+            }
+            if self.tokens[self.at + 1].kind == Kind::Punct(b':') {
+                self.at += 2;
+                let next = self.peek().text;
+                if next == ".branchtargets" || next == ".calltargets" || next == ".callprototype" {
+                    self.at += 1;
+                    let mut names = Vec::new();
+                    while !self.eat(b';') {
+                        if self.peek().kind == Kind::End {
+                            return self.expected("; after branch targets");
+                        }
+                        let piece = self.next();
+                        if piece.kind == Kind::Word {
+                            names.push(piece.text);
+                        }
+                    }
+                    out.push(Statement::BranchTargets(token.text, names));
+                } else {
+                    out.push(Statement::Label(token.text));
+                }
+                return Ok(());
+            }
+        }
+        let mut guard = None;
+        if self.eat(b'@') {
+            let negated = self.eat(b'!');
+            guard = Some((self.word("a predicate")?, negated));
+        }
+        let line = self.peek().line;
+        let opcode = self.word("an instruction")?;
+        let mut operands = Vec::new();
+        while !self.eat(b';') {
+            operands.push(self.operand()?);
+            self.eat(b',');
+        }
+        out.push(Statement::Instruction(Instruction {
+            guard,
+            opcode,
+            operands,
+            line,
+            source: self.source,
+        }));
+        Ok(())
+    }
+
+    fn directive(&mut self, out: &mut Vec<Statement<'a>>) -> Parsed<()> {
+        let token = self.next();
+        let mut word = token.text;
+        // Inline assembly writes `.reg.b32` without a blank.
+        let mut glued = None;
+        if let Some((first, second)) = word[1..].split_once('.') {
+            glued = Some(second);
+            word = &word[..first.len() + 1];
+        }
+        match word {
+            ".loc" => self.loc(),
+            ".pragma" => {
+                self.skip_to_semicolon();
+                Ok(())
+            }
+            ".reg" => {
+                let kind = match glued {
+                    Some(kind) => kind,
+                    None => self.word("a register type")?.trim_start_matches('.'),
+                };
+                loop {
+                    let name = self.word("a register name")?;
+                    let mut count = None;
+                    if self.eat(b'<') {
+                        count = Some(self.integer32()?);
+                        self.need(b'>', ">")?;
+                    }
+                    out.push(Statement::Registers(kind, name, count));
+                    if !self.eat(b',') {
+                        break;
+                    }
+                }
+                self.need(b';', "; after registers")
+            }
+            ".shared" | ".local" | ".param" | ".const" | ".global" => {
+                for variable in self.variables(space_of(word))? {
+                    out.push(Statement::Variable(variable));
+                }
+                Ok(())
+            }
+            _ => Err(ParseError {
+                line: token.line,
+                what: ParseErrorKind::UnknownDirective(token.text.to_owned()),
+            }),
+        }
+    }
+
+    fn operand(&mut self) -> Parsed<Operand<'a>> {
+        let first = self.simple_operand()?;
+        if self.eat(b'|') {
+            let second = self.simple_operand()?;
+            return Ok(Operand::Pair(Box::new(first), Box::new(second)));
+        }
+        if let Operand::Name(name) = first {
+            let minus = self.peek().kind == Kind::Punct(b'-');
+            if minus || self.eat(b'+') {
+                return Ok(Operand::Sum(name, self.integer()? as i64));
+            }
+        }
+        Ok(first)
+    }
+
+    fn simple_operand(&mut self) -> Parsed<Operand<'a>> {
+        let token = self.peek();
+        match token.kind {
+            Kind::Punct(b'[') => {
+                self.at += 1;
+                self.address()
+            }
+            Kind::Punct(b'{') => {
+                self.at += 1;
+                let mut items = Vec::new();
+                while !self.eat(b'}') {
+                    items.push(self.operand()?);
+                    self.eat(b',');
+                }
+                Ok(Operand::Vector(items))
+            }
+            Kind::Punct(b'(') => {
+                self.at += 1;
+                let mut items = Vec::new();
+                while !self.eat(b')') {
+                    items.push(self.operand()?);
+                    self.eat(b',');
+                }
+                Ok(Operand::List(items))
+            }
+            Kind::Punct(b'!') => {
+                self.at += 1;
+                Ok(Operand::Not(self.word("a predicate")?))
+            }
+            Kind::Punct(b'-') => {
+                self.at += 1;
+                let word = self.word("a number")?;
+                match number(word) {
+                    Some(Operand::Int(value)) => Ok(Operand::Int(value.wrapping_neg())),
+                    Some(Operand::F32(bits)) => Ok(Operand::F32(bits ^ 1 << 31)),
+                    Some(Operand::F64(bits)) => Ok(Operand::F64(bits ^ 1 << 63)),
+                    _ => Err(ParseError {
+                        line: token.line,
+                        what: ParseErrorKind::BadNumber(word.to_owned()),
+                    }),
+                }
+            }
+            Kind::Word => {
+                self.at += 1;
+                if token.text.starts_with(|c: char| c.is_ascii_digit()) {
+                    return number(token.text).ok_or_else(|| ParseError {
+                        line: token.line,
+                        what: ParseErrorKind::BadNumber(token.text.to_owned()),
+                    });
+                }
+                Ok(Operand::Name(token.text))
+            }
+            _ => self.expected("an operand"),
+        }
+    }
+
+    fn address(&mut self) -> Parsed<Operand<'a>> {
+        let mut base = None;
+        let mut offset = 0i64;
+        let token = self.peek();
+        if token.kind == Kind::Word && !token.text.starts_with(|c: char| c.is_ascii_digit()) {
+            self.at += 1;
+            base = Some(token.text);
+        } else {
+            offset = self.integer()? as i64;
+        }
+        while !self.eat(b']') {
+            let minus = self.peek().kind == Kind::Punct(b'-');
+            if !minus && !self.eat(b'+') {
+                return self.expected("] after an address");
+            }
+            offset = offset.wrapping_add(self.integer()? as i64);
+        }
+        Ok(Operand::Address(base, offset))
+    }
+}
+
+fn space_of(word: &str) -> Space {
+    match word {
+        ".shared" => Space::Shared,
+        ".local" => Space::Local,
+        ".param" => Space::Param,
+        ".const" => Space::Const,
+        _ => Space::Global,
+    }
+}
+
+/// Reads a PTX literal: `12`, `0x1F`, `017`, `0b1`, `12U`, `0f3F800000`, `0d…`, `1.5`.
+fn number(word: &str) -> Option<Operand<'static>> {
+    let lower = word.as_bytes();
+    if lower.len() == 10 && lower[0] == b'0' && matches!(lower[1], b'f' | b'F') {
+        return u32::from_str_radix(&word[2..], 16).ok().map(Operand::F32);
+    }
+    if lower.len() == 18 && lower[0] == b'0' && matches!(lower[1], b'd' | b'D') {
+        return u64::from_str_radix(&word[2..], 16).ok().map(Operand::F64);
+    }
+    if word.contains('.') {
+        return word.parse::<f64>().ok().map(|x| Operand::F64(x.to_bits()));
+    }
+    let word = word.trim_end_matches(['U', 'u']);
+    let value = if let Some(hex) = word.strip_prefix("0x").or(word.strip_prefix("0X")) {
+        u64::from_str_radix(hex, 16)
+    } else if let Some(bits) = word.strip_prefix("0b").or(word.strip_prefix("0B")) {
+        u64::from_str_radix(bits, 2)
+    } else if word.len() > 1 && word.starts_with('0') {
+        u64::from_str_radix(&word[1..], 8)
+    } else {
+        word.parse()
+    };
+    value.ok().map(Operand::Int)
+}

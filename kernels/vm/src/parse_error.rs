@@ -1,0 +1,58 @@
+//! What can be wrong with PTX text, and its wording.
+
+use std::fmt;
+
+/// PTX text that is not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// Line of the PTX text, from 1.
+    pub line: u32,
+    /// What is wrong.
+    pub what: ParseErrorKind,
+}
+
+/// What is wrong with the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParseErrorKind {
+    /// Another token was needed here.
+    Expected {
+        /// What the grammar asks for.
+        wanted: &'static str,
+        /// What stands there.
+        found: String,
+    },
+    /// A number that cannot be read.
+    BadNumber(String),
+    /// A type name PTX does not have.
+    UnknownType(String),
+    /// A directive this machine does not know.
+    UnknownDirective(String),
+    /// A name without a declaration.
+    UnknownName(String),
+    /// A label without a statement.
+    UnknownLabel(String),
+    /// Operands that do not fit their instruction.
+    BadOperands(String),
+    /// More than the machine's tables hold.
+    TooLarge(&'static str),
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PTX line {}: ", self.line)?;
+        match &self.what {
+            ParseErrorKind::Expected { wanted, found } => {
+                write!(f, "expected {wanted}, found {found:?}")
+            }
+            ParseErrorKind::BadNumber(text) => write!(f, "{text:?} is not a number"),
+            ParseErrorKind::UnknownType(text) => write!(f, "unknown type {text:?}"),
+            ParseErrorKind::UnknownDirective(text) => write!(f, "unknown directive {text:?}"),
+            ParseErrorKind::UnknownName(text) => write!(f, "{text:?} is not declared"),
+            ParseErrorKind::UnknownLabel(text) => write!(f, "no statement has the label {text:?}"),
+            ParseErrorKind::BadOperands(text) => write!(f, "operands do not fit {text:?}"),
+            ParseErrorKind::TooLarge(what) => write!(f, "too many {what}"),
+        }
+    }
+}
+
+impl std::error::Error for ParseError {}

@@ -1,0 +1,94 @@
+//! `assay list`: what is promised, and what stands in the corpora. Also writes the one generated
+//! list that is not Rust: the targets in fuzz/Cargo.toml.
+
+use crate::{Failure, Format, Outcome, repository};
+use properties::corpus;
+use properties::fuzz_targets;
+use properties::subject::{Subject, subjects};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// How to print.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(clap::Args)]
+pub struct FuzzTargetArguments {
+    /// Only say whether the file is as it should be.
+    #[arg(long)]
+    check: bool,
+}
+
+pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
+    let root = repository().join("corpora");
+    let mut rows = Vec::new();
+    for subject in subjects() {
+        let regressions = corpus::files(&root, subject.name())?.len();
+        rows.push((subject, regressions));
+    }
+    match arguments.format {
+        Format::Text => print_text(&rows),
+        Format::Json => println!("{}", json(&rows)),
+    }
+    Ok(Outcome::Clean)
+}
+
+fn print_text(rows: &[(&Subject, usize)]) {
+    let mut family = "";
+    for (subject, regressions) in rows {
+        if subject.family != family {
+            family = subject.family;
+            println!("{family}");
+        }
+        let contract = subject.contract;
+        println!("  {:<16} {}", subject.name(), contract.summary);
+        println!(
+            "  {:<16} version {}, {} clauses, {} fixtures, {} mutants, {regressions} regressions; cargo fuzz run {}",
+            "",
+            contract.version,
+            subject.clauses.len(),
+            contract.fixtures.len(),
+            contract.mutants.len(),
+            subject.name(),
+        );
+    }
+}
+
+fn json(rows: &[(&Subject, usize)]) -> serde_json::Value {
+    let row = |(subject, regressions): &(&Subject, usize)| {
+        let contract = subject.contract;
+        let clauses: Vec<_> = subject.clauses.iter().map(|clause| clause.id.as_str()).collect();
+        serde_json::json!({
+            "contract": subject.name(),
+            "family": subject.family,
+            "version": contract.version,
+            "summary": contract.summary,
+            "spec": contract.spec,
+            "dtypes": contract.dtypes,
+            "clauses": clauses,
+            "fixtures": contract.fixtures.keys().collect::<Vec<_>>(),
+            "mutants": contract.mutants.keys().collect::<Vec<_>>(),
+            "regressions": regressions,
+            "fuzz_target": subject.name(),
+        })
+    };
+    rows.iter().map(row).collect()
+}
+
+pub fn write_fuzz_targets(arguments: FuzzTargetArguments) -> Result<Outcome, Failure> {
+    let path = repository().join("fuzz/Cargo.toml");
+    let named = |error: std::io::Error| Failure(format!("{}: {error}", path.display()));
+    let old = std::fs::read_to_string(&path).map_err(named)?;
+    let new = fuzz_targets::manifest(&old)
+        .ok_or_else(|| Failure(format!("{}: lacks the line `{}`", path.display(), fuzz_targets::MARK)))?;
+    if old == new {
+        return Ok(Outcome::Clean);
+    }
+    if arguments.check {
+        eprintln!("{}: run `{}`", path.display(), fuzz_targets::COMMAND);
+        return Ok(Outcome::Found);
+    }
+    std::fs::write(&path, new).map_err(named)?;
+    Ok(Outcome::Clean)
+}

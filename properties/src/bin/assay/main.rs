@@ -1,0 +1,103 @@
+//! The `assay` command: parses arguments, runs one subcommand, turns its answer into an exit code:
+//! 0 nothing found, 1 something found, 2 the tool could not do its work.
+
+mod compile;
+mod list;
+mod replay;
+mod search;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Searches for inputs on which a CUDA kernel and its reference disagree.
+#[derive(Parser)]
+#[command(name = "assay", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Search all contracts (or those named) until every clause is exercised or time is up.
+    Search(search::Arguments),
+    /// Run stored cases again: files, contract names, or everything in corpora/.
+    Replay(replay::Arguments),
+    /// List contracts with their clauses and corpora.
+    List(list::Arguments),
+    /// Compile kernels/cuda to kernels/ptx with NVRTC.
+    Compile(compile::Arguments),
+    /// Write the generated part of fuzz/Cargo.toml.
+    FuzzTargets(list::FuzzTargetArguments),
+}
+
+/// How a command prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For a person.
+    Text,
+    /// One JSON document on standard output.
+    Json,
+}
+
+/// What a command came to.
+enum Outcome {
+    Clean,
+    Found,
+}
+
+/// Why a command could not do its work: one paragraph with the way out.
+struct Failure(String);
+
+impl<E: std::fmt::Display> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+fn main() -> ExitCode {
+    let answer = match Arguments::parse().command {
+        Command::Search(arguments) => search::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
+        Command::List(arguments) => list::run(arguments),
+        Command::Compile(arguments) => compile::run(arguments),
+        Command::FuzzTargets(arguments) => list::write_fuzz_targets(arguments),
+    };
+    match answer {
+        Ok(Outcome::Clean) => ExitCode::SUCCESS,
+        Ok(Outcome::Found) => ExitCode::from(1),
+        Err(Failure(text)) => {
+            eprintln!("assay: {text}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The repository: where corpora/ and kernels/ are. The folder this was built in if it still
+/// exists, else the current one.
+fn repository() -> PathBuf {
+    let built = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    if built.join("contracts").is_dir() {
+        built.canonicalize().unwrap_or(built)
+    } else {
+        PathBuf::from(".")
+    }
+}
+
+/// The subjects of these names; all production subjects when none is named.
+fn subjects(names: &[String]) -> Result<Vec<&'static properties::subject::Subject>, Failure> {
+    if names.is_empty() {
+        return Ok(properties::subject::subjects().iter().collect());
+    }
+    names
+        .iter()
+        .map(|name| {
+            properties::subject::subject(name).ok_or_else(|| {
+                let known: Vec<_> =
+                    properties::subject::subjects().iter().map(|s| s.name()).collect();
+                Failure(format!("no contract is named `{name}`; there are {}", known.join(", ")))
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,159 @@
+//! `assay search`: the canary first (a search that cannot find it is broken), then the contracts,
+//! with live progress and a summary of every clause.
+
+use crate::{Failure, Format, Outcome, repository, subjects};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use properties::report;
+use properties::search::{Plan, Progress, Summary, search};
+use properties::subject::canary;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Contracts; all when none is named.
+    contracts: Vec<String>,
+    /// Stop when every clause of every contract, per dtype, has this many cases.
+    #[arg(long, default_value_t = 200)]
+    cases: u64,
+    /// Stop after this many seconds.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Go on to the time limit even when every clause has its cases.
+    #[arg(long)]
+    until_time: bool,
+    /// First seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Worker threads; one a core by default.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Where regressions go.
+    #[arg(long)]
+    corpora: Option<PathBuf>,
+    /// Also print every PTX block with its hits.
+    #[arg(long)]
+    coverage: bool,
+    /// How to print the summary.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Cases within which the canary must be found.
+const CANARY_CASES: u64 = 2_000;
+
+pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
+    ctrlc::set_handler(|| {
+        // A second interrupt does not wait for the summary.
+        if STOP.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    })?;
+    let threads = arguments
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    if arguments.contracts.is_empty() {
+        find_canary(threads, arguments.format)?;
+    }
+    let plan = Plan {
+        subjects: subjects(&arguments.contracts)?,
+        cases_per_clause: if arguments.until_time { u64::MAX } else { arguments.cases },
+        limit: Duration::from_secs(arguments.seconds),
+        seed: arguments.seed,
+        threads,
+        corpora: Some(arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"))),
+        shrink_limit: Duration::from_secs(20),
+        findings_per_subject: 3,
+    };
+    let bars = Bars::new(&plan, arguments.format == Format::Text);
+    let summary = search(plan, &STOP, &mut |progress, elapsed| bars.show(progress, elapsed))?;
+    bars.clear();
+    match arguments.format {
+        Format::Text => print!("{}", report::summary(&summary, arguments.coverage)),
+        Format::Json => println!("{}", report::summary_json(&summary)),
+    }
+    let found = summary.subjects.iter().any(|subject| !subject.findings.is_empty());
+    Ok(if found { Outcome::Found } else { Outcome::Clean })
+}
+
+/// Finds and shrinks the planted bug; an error when the search cannot.
+fn find_canary(threads: usize, format: Format) -> Result<(), Failure> {
+    let subject = canary().ok_or_else(|| Failure("the canary contract does not load".to_owned()))?;
+    let plan = Plan {
+        subjects: vec![subject],
+        cases_per_clause: u64::MAX,
+        limit: Duration::from_secs(20),
+        seed: 1,
+        threads,
+        corpora: None,
+        shrink_limit: Duration::from_secs(10),
+        findings_per_subject: 1,
+    };
+    let summary: Summary = search(plan, &STOP, &mut |_, _| {})?;
+    let found = summary.subjects.first().and_then(|subject| subject.findings.first());
+    match found {
+        Some(finding) if finding.after_cases <= CANARY_CASES => {
+            if format == Format::Text {
+                println!("{}", report::canary(subject, finding));
+            }
+            Ok(())
+        }
+        _ if summary.interrupted => Ok(()),
+        _ => Err(Failure(format!(
+            "the search is broken: it did not find the bug planted in {} within {CANARY_CASES} cases",
+            subject.name()
+        ))),
+    }
+}
+
+/// One line a contract.
+struct Bars {
+    lines: Vec<ProgressBar>,
+    multi: MultiProgress,
+    limit: Duration,
+}
+
+impl Bars {
+    fn new(plan: &Plan, visible: bool) -> Bars {
+        let multi = MultiProgress::new();
+        if !visible {
+            multi.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+        }
+        let style = ProgressStyle::with_template("{prefix:>16} {bar:24} {pos:>4}/{len} clauses  {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let line = |subject: &&'static properties::subject::Subject| {
+            let bar = multi.add(ProgressBar::new(0).with_style(style.clone()));
+            bar.set_prefix(subject.name());
+            bar
+        };
+        let lines = plan.subjects.iter().map(line).collect();
+        Bars { lines, multi, limit: plan.limit }
+    }
+
+    fn show(&self, progress: &[Progress], elapsed: Duration) {
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        let left = self.limit.saturating_sub(elapsed).as_secs();
+        for (bar, line) in self.lines.iter().zip(progress) {
+            bar.set_length(line.total as u64);
+            bar.set_position(line.done as u64);
+            bar.set_message(format!(
+                "{} cases, {:.0}/s, {} edges, {} found, {left} s left",
+                line.cases,
+                line.cases as f64 / seconds,
+                line.edges,
+                line.findings,
+            ));
+        }
+    }
+
+    fn clear(&self) {
+        for line in &self.lines {
+            line.finish_and_clear();
+        }
+        // Nothing to do about a terminal that went away.
+        let _ = self.multi.clear();
+    }
+}

@@ -1,0 +1,329 @@
+//! The one path from a case to its verdict: prepare, run under two poisons, compare, and whatever else
+//! is to be examined. Every door (tests, fuzz targets, the command) comes through `check`.
+
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;
+
+use crate::choices::mix;
+use crate::counters::Counters;
+use crate::examine::Examine;
+use crate::oracle::{
+    Exercised, Observed, fault_report, first_difference, first_unchanged, first_unwritten, judge,
+};
+use crate::prepare::{Prepared, fill, prepare};
+use crate::reject::{self, Refusal};
+use crate::relation;
+use crate::subject::Subject;
+use crate::verdict::{Disagreement, Verdict};
+use contracts::CaseError;
+use contracts::case::{Case, Content};
+use contracts::dtype::Poison;
+use contracts::format::Access;
+use kernels::arena::Arena;
+use kernels::backend::{Backend, BackendError, Outcome};
+use kernels::call::Rejection;
+use kernels::launch::Plan;
+use std::fmt;
+
+/// The backend that marks every store and faults at the instruction that breaks a rule.
+const EXACT_BACKEND: &str = "vm";
+/// One case in this many is run once more, and once captured.
+const REPEAT_ONE_IN: u64 = 8;
+
+/// The tool itself failing; says nothing about a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToolError {
+    /// The backend could not run a plan.
+    Backend(BackendError),
+    /// The case does not satisfy its contract.
+    Case(CaseError),
+    /// A contract names something that is registered nowhere.
+    Missing(String),
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ToolError::Backend(error) => error.fmt(f),
+            ToolError::Case(error) => error.fmt(f),
+            ToolError::Missing(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for ToolError {}
+
+impl From<BackendError> for ToolError {
+    fn from(error: BackendError) -> Self {
+        ToolError::Backend(error)
+    }
+}
+
+/// Memory reused from case to case. One a thread.
+#[derive(Default)]
+pub struct Workspace {
+    arena: Arena,
+    /// What run A left.
+    first: Observed,
+    /// What any later run left.
+    later: Observed,
+    exercised: Exercised,
+}
+
+impl Workspace {
+    /// An empty workspace.
+    pub fn new() -> Workspace {
+        Workspace::default()
+    }
+}
+
+/// Where runs of one case happen.
+pub struct Session<'s> {
+    /// The backend.
+    pub backend: &'s mut dyn Backend,
+    /// Its memory.
+    pub arena: &'s mut Arena,
+}
+
+/// Examines a case and counts the clauses it exercised, once each.
+///
+/// # Errors
+/// When the tool fails: the case is not legal, the backend cannot run, or the contract names what
+/// does not exist. A kernel that is wrong is a verdict.
+pub fn check(
+    subject: &Subject,
+    case: &Case,
+    examine: &Examine,
+    backend: &mut dyn Backend,
+    workspace: &mut Workspace,
+    counters: &mut Counters,
+) -> Result<Verdict, ToolError> {
+    let Workspace { arena, first, later, exercised } = workspace;
+    exercised.clear();
+    let mut session = Session { backend, arena };
+    let verdict = examined(subject, case, examine, &mut session, (first, later), exercised)?;
+    if let Some(clause) = verdict.clause() {
+        exercised.mark(subject, &[clause]);
+    }
+    if !matches!(verdict, Verdict::Discard(_)) {
+        counters.cases += 1;
+    }
+    exercised.count(subject, case, counters);
+    Ok(verdict)
+}
+
+fn examined(
+    subject: &Subject,
+    case: &Case,
+    examine: &Examine,
+    session: &mut Session<'_>,
+    (first, later): (&mut Observed, &mut Observed),
+    exercised: &mut Exercised,
+) -> Result<Verdict, ToolError> {
+    if let Examine::Rejection(id) = examine {
+        match reject::examine(id, subject, case, exercised)? {
+            Refusal::Held => return Ok(Verdict::Agree),
+            Refusal::Failed(verdict) => return Ok(verdict),
+            Refusal::Impossible | Refusal::ByStatus => {}
+        }
+    }
+    let prepared = prepare(subject, case).map_err(ToolError::Case)?;
+    let repeat = *examine == Examine::All || is_repeated(case);
+    if let Some(verdict) = kernel(&prepared, repeat, session, (&mut *first, later), exercised)? {
+        return Ok(verdict);
+    }
+    match examine {
+        Examine::Kernel | Examine::Rejection(_) => {}
+        Examine::Relation(id) => {
+            let found = relation::examine(id, &prepared, first, session, exercised)?;
+            return Ok(found.unwrap_or(Verdict::Agree));
+        }
+        Examine::All => {
+            for name in subject.contract.relations.keys() {
+                let id = format!("relations.{name}");
+                let found = relation::examine(&id, &prepared, first, session, exercised)?;
+                if let Some(verdict) = found {
+                    return Ok(verdict);
+                }
+            }
+            for id in &subject.rejections {
+                if let Refusal::Failed(verdict) = reject::examine(id, subject, case, exercised)? {
+                    return Ok(verdict);
+                }
+            }
+        }
+    }
+    Ok(Verdict::Agree)
+}
+
+/// The kernel against its reference under both poisons, and the house rules. `None` when all hold;
+/// run A's results stay in `first`.
+fn kernel(
+    prepared: &Prepared<'_>,
+    repeat: bool,
+    session: &mut Session<'_>,
+    (first, later): (&mut Observed, &mut Observed),
+    exercised: &mut Exercised,
+) -> Result<Option<Verdict>, ToolError> {
+    let plan = match prepared.plan() {
+        Ok(plan) => plan,
+        Err(refusal) => return Ok(Some(refused_legal(&refusal))),
+    };
+    let disagree = |found: Disagreement| Ok(Some(Verdict::Disagree(Box::new(found))));
+    let is_exact = session.backend.name() == EXACT_BACKEND;
+    let poison = prepared.case.poison;
+
+    if let Some(verdict) = run(prepared, &plan, poison, session)? {
+        return Ok(Some(verdict));
+    }
+    mark_house(prepared, &plan, is_exact, exercised);
+    first.gather(prepared, session.arena);
+    if is_exact && let Some(found) = first_unwritten(prepared, session.arena) {
+        return disagree(found);
+    }
+    if let Some(verdict) = run(prepared, &plan, Poison::Large, session)? {
+        return Ok(Some(verdict));
+    }
+    later.gather(prepared, session.arena);
+    if !is_exact
+        && let Some(found) = first_unchanged(prepared, (first, poison), (later, Poison::Large))
+    {
+        return disagree(found);
+    }
+    let note = "expected with NaN in unread memory, observed with large numbers there";
+    if let Some(found) = first_difference(prepared, first, later, "house.poison_agree", note) {
+        return disagree(found);
+    }
+    if repeat {
+        if let Some(verdict) = run(prepared, &plan, poison, session)? {
+            return Ok(Some(verdict));
+        }
+        later.gather(prepared, session.arena);
+        exercised.mark(prepared.subject, &["house.repeat"]);
+        let note = "expected and observed are two runs of the same case";
+        if let Some(found) = first_difference(prepared, first, later, "house.repeat", note) {
+            return disagree(found);
+        }
+        if session.backend.captures() {
+            fill(prepared, poison, session.arena);
+            let outcome = session.backend.run_captured(&prepared.call, &plan, session.arena)?;
+            if let Some(verdict) = finding(prepared, outcome) {
+                return Ok(Some(verdict));
+            }
+            later.gather(prepared, session.arena);
+            exercised.mark(prepared.subject, &["house.capture"]);
+            let note = "expected is an eager run, observed a captured and replayed one";
+            if let Some(found) = first_difference(prepared, first, later, "house.capture", note) {
+                return disagree(found);
+            }
+        }
+    }
+    Ok(judge(prepared, first, exercised)?.map(|found| Verdict::Disagree(Box::new(found))))
+}
+
+/// House rules a finished run exercised: only what this case could have broken here.
+fn mark_house(prepared: &Prepared<'_>, plan: &Plan, is_exact: bool, exercised: &mut Exercised) {
+    let subject = prepared.subject;
+    if plan.launches.is_empty() {
+        return;
+    }
+    let mut mark = |rule: &str| exercised.mark(subject, &["house", rule]);
+    mark("bounds");
+    if is_exact {
+        ["initialised", "races", "barriers", "budget"].into_iter().for_each(&mut mark);
+    } else {
+        mark("guard");
+    }
+    let has_live = |access: fn(Access) -> bool| {
+        let tensors = prepared.geometry.tensors.iter().zip(&prepared.live);
+        tensors.into_iter().any(|(tensor, live)| access(tensor.access) && !live.is_empty())
+    };
+    if has_live(|access| access == Access::Read) {
+        mark("read_only");
+    }
+    if has_live(|access| access == Access::Write) {
+        mark("written");
+    }
+    if has_live(|access| access != Access::Read) {
+        mark("poison_agree");
+    }
+    if prepared.has_dead_bytes() {
+        mark("dead_untouched");
+        mark("unread");
+    }
+}
+
+/// Plans and runs a case once. `None` when it finished: the results are in the arena.
+///
+/// # Errors
+/// When the backend fails.
+pub fn attempt(
+    prepared: &Prepared<'_>,
+    poison: Poison,
+    session: &mut Session<'_>,
+) -> Result<Option<Verdict>, ToolError> {
+    match prepared.plan() {
+        Ok(plan) => run(prepared, &plan, poison, session),
+        Err(refusal) => Ok(Some(refused_legal(&refusal))),
+    }
+}
+
+fn run(
+    prepared: &Prepared<'_>,
+    plan: &Plan,
+    poison: Poison,
+    session: &mut Session<'_>,
+) -> Result<Option<Verdict>, ToolError> {
+    fill(prepared, poison, session.arena);
+    let outcome = session.backend.run(&prepared.call, plan, session.arena)?;
+    Ok(finding(prepared, outcome))
+}
+
+fn finding(prepared: &Prepared<'_>, outcome: Outcome) -> Option<Verdict> {
+    match outcome {
+        Outcome::Ran(_) => None,
+        Outcome::Fault(fault) => Some(Verdict::Fault(Box::new(fault_report(prepared, &fault)))),
+        Outcome::Unsupported { what, where_ } => Some(Verdict::Unsupported(if where_.is_empty() {
+            what
+        } else {
+            format!("{what} ({where_})")
+        })),
+    }
+}
+
+/// A legal call that the kernel refuses.
+fn refused_legal(refusal: &Rejection) -> Verdict {
+    Verdict::Disagree(Box::new(Disagreement {
+        clause: "house.accepts".to_owned(),
+        tensor: Some(refusal.argument.clone()),
+        index: Vec::new(),
+        expected: "a plan: the call is legal".to_owned(),
+        observed: format!("refusal {refusal}"),
+        error: None,
+        note: String::new(),
+    }))
+}
+
+/// Whether this case is among those run again: a fixed share, and what once differed between runs.
+fn is_repeated(case: &Case) -> bool {
+    let once_differed = |clause: &str| clause == "house.repeat" || clause == "house.capture";
+    case.found.as_ref().is_some_and(|found| once_differed(&found.clause))
+        || digest(case).is_multiple_of(REPEAT_ONE_IN)
+}
+
+/// A cheap hash of a case: sizes, lists, and the first bytes of contents.
+fn digest(case: &Case) -> u64 {
+    let mut hash = case.dims.values().fold(0, |hash, size| mix(hash, *size as u64));
+    for item in case.lists.values().flatten() {
+        hash = mix(hash, *item as u64);
+    }
+    for tensor in case.tensors.values() {
+        if let Content::Dense(bytes) = &tensor.content {
+            let head = bytes.as_chunks::<8>().0.iter().take(8);
+            hash = head.fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+        }
+    }
+    hash
+}

@@ -1,0 +1,335 @@
+//! Failing cases on disk: `corpora/<contract>/<clause>-<digest>.yaml`, written whole or not at all and
+//! replayed for ever. A file that cannot be read is reported beside those that can, never skipped.
+
+mod known_failures;
+
+pub use known_failures::{KnownFailure, KnownFailures, Standing};
+
+use crate::subject::Subject;
+use crate::verdict::Verdict;
+use contracts::case::{Case, Content, Found, Layout, StoreForm};
+use contracts::case_yaml::{CASE_LIMIT_BYTES, read_case, write_case};
+use contracts::format::Contract;
+use contracts::{CaseError, ContractError};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Most files read in one folder.
+pub const MOST_FILES: usize = 100_000;
+
+/// Why a corpus could not be read or written. Each text says what to do about it.
+#[derive(Debug)]
+pub enum CorpusError {
+    /// The operating system refuses access.
+    Permission {
+        /// File or folder.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+    },
+    /// No room left; nothing was left half-written.
+    DiskFull {
+        /// The file that would not fit.
+        path: PathBuf,
+    },
+    /// Any other failure of the file system.
+    Io {
+        /// File or folder.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The cause.
+        error: io::Error,
+    },
+    /// A file beyond the limit of its kind.
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        len_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// More files in one folder than `MOST_FILES`.
+    TooMany {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A verdict that is no failure has no regression.
+    NotAFailure,
+    /// `known_failures.yaml` is not what it must be.
+    KnownFailures(ContractError),
+}
+
+impl CorpusError {
+    fn io(path: &Path, doing: &'static str, error: io::Error) -> CorpusError {
+        let path = path.to_owned();
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                CorpusError::Permission { path, doing }
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                CorpusError::DiskFull { path }
+            }
+            _ => CorpusError::Io { path, doing, error },
+        }
+    }
+}
+
+impl fmt::Display for CorpusError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CorpusError::Permission { path, doing } => write!(
+                f,
+                "{}: no permission for {doing}; change its owner or mode, or name another folder with --corpora",
+                path.display()
+            ),
+            CorpusError::DiskFull { path } => write!(
+                f,
+                "{}: no space left, nothing was written; make room or name a folder on another disk with --corpora",
+                path.display()
+            ),
+            CorpusError::Io { path, doing, error } => write!(
+                f,
+                "{}: {doing} failed: {error}; put that right or name another folder with --corpora",
+                path.display()
+            ),
+            CorpusError::TooLarge { path, len_bytes, limit_bytes } => write!(
+                f,
+                "{}: {len_bytes} bytes are more than the limit of {limit_bytes}; give the shrinker more time, \
+                 or keep the case elsewhere",
+                path.display()
+            ),
+            CorpusError::TooMany { folder } => write!(
+                f,
+                "{}: more than {MOST_FILES} files; move those that show the same failure away",
+                folder.display()
+            ),
+            CorpusError::NotAFailure => f.write_str(
+                "a case that does not fail is no regression; write only what disagrees or faults",
+            ),
+            CorpusError::KnownFailures(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for CorpusError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            CorpusError::Io { error, .. } => Some(error),
+            CorpusError::KnownFailures(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// The stored cases of one contract, sorted by name; none when the folder does not exist.
+pub fn files(root: &Path, contract: &str) -> Result<Vec<PathBuf>, CorpusError> {
+    let folder = root.join(contract);
+    let doing = "listing the folder";
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(CorpusError::io(&folder, doing, error)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| CorpusError::io(&folder, doing, error))?.path();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if hidden || path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        if files.len() == MOST_FILES {
+            return Err(CorpusError::TooMany { folder });
+        }
+        files.push(path);
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Every stored case of a contract, sorted by file name. A file that cannot be read, is too large, or
+/// no longer fits the contract is an error in its place; so is a folder that cannot be listed.
+pub fn read_all(root: &Path, contract: &Contract) -> Vec<(PathBuf, Result<Case, CaseError>)> {
+    match files(root, &contract.contract) {
+        Ok(files) => files.into_iter().map(|path| (path.clone(), read(&path, contract))).collect(),
+        Err(error) => vec![(root.join(&contract.contract), Err(unreadable(root, &error)))],
+    }
+}
+
+/// One stored case.
+pub fn read(path: &Path, contract: &Contract) -> Result<Case, CaseError> {
+    let text =
+        read_text(path, CASE_LIMIT_BYTES as u64).map_err(|error| unreadable(path, &error))?;
+    read_case(&text, &path.display().to_string(), &|name| {
+        (name == contract.contract).then_some(contract)
+    })
+}
+
+/// The contract a stored case speaks of, from its `contract:` line; empty when it has none.
+pub fn contract_of(path: &Path) -> Result<String, CorpusError> {
+    let text = read_text(path, CASE_LIMIT_BYTES as u64)?;
+    let name = text.lines().find_map(|line| line.strip_prefix("contract:")).unwrap_or_default();
+    let name = name.split(" #").next().unwrap_or_default();
+    Ok(name.trim().trim_matches(['"', '\'']).to_owned())
+}
+
+fn unreadable(path: &Path, error: &CorpusError) -> CaseError {
+    let text = error.to_string();
+    let text = text.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&text);
+    let (what, remedy) = text.split_once("; ").unwrap_or((text, "make it readable"));
+    CaseError { file: path.display().to_string(), ..CaseError::new("", what, remedy) }
+}
+
+/// A file's text; refuses it before reading when it is larger than the limit, and stops there when it
+/// grows meanwhile.
+fn read_text(path: &Path, limit_bytes: u64) -> Result<String, CorpusError> {
+    let failed = |error| CorpusError::io(path, "reading", error);
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let len_bytes = file.metadata().map_err(failed)?.len();
+    let mut text = String::new();
+    let read_bytes = if len_bytes > limit_bytes {
+        len_bytes
+    } else {
+        file.take(limit_bytes + 1).read_to_string(&mut text).map_err(failed)? as u64
+    };
+    if read_bytes > limit_bytes {
+        return Err(CorpusError::TooLarge {
+            path: path.to_owned(),
+            len_bytes: read_bytes,
+            limit_bytes,
+        });
+    }
+    Ok(text)
+}
+
+/// Writes a failing case into `root/<contract>/` and returns the file. The same case with the same
+/// clause is written once: its file is returned as it stands.
+pub fn write_regression(
+    root: &Path,
+    subject: &Subject,
+    case: &Case,
+    verdict: &Verdict,
+    backend: &str,
+) -> Result<PathBuf, CorpusError> {
+    let clause =
+        verdict.clause().filter(|_| verdict.is_failure()).ok_or(CorpusError::NotAFailure)?;
+    let mut stored = Case { found: None, ..case.clone() };
+    let body = write_case(&stored, subject.contract, None);
+    let digest = fnv(body.as_bytes());
+    let issue = case.found.as_ref().and_then(|found| found.issue.clone());
+    stored.found = Some(Found { clause: clause.to_owned(), backend: backend.to_owned(), issue });
+    let folder = root.join(subject.name());
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| CorpusError::io(&folder, "making the folder", error))?;
+    // Eight digits, sixteen when another case has them already.
+    for digits in [8, 16] {
+        let slug = clause.replace('.', "_");
+        let path = folder.join(format!("{slug}-{}.yaml", &format!("{digest:016x}")[..digits]));
+        if path.exists() {
+            let known = read(&path, subject.contract).ok();
+            let known = known
+                .map(|known| write_case(&Case { found: None, ..known }, subject.contract, None));
+            if known.as_deref() == Some(&body) {
+                return Ok(path);
+            }
+            if digits == 8 {
+                continue;
+            }
+        }
+        let header = header(&path, root, case, verdict);
+        let text = write_case(&stored, subject.contract, Some(&header));
+        let (len_bytes, limit_bytes) = (text.len() as u64, CASE_LIMIT_BYTES as u64);
+        if len_bytes > limit_bytes {
+            return Err(CorpusError::TooLarge { path, len_bytes, limit_bytes });
+        }
+        write_whole(&folder, &path, text.as_bytes())?;
+        return Ok(path);
+    }
+    Err(CorpusError::TooMany { folder })
+}
+
+/// Writes beside the target and renames, so that a reader sees all of the file or none.
+fn write_whole(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), CorpusError> {
+    let failed = |error| CorpusError::io(path, "writing", error);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".").suffix(".tmp");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // Readable as any source file; the process's umask still applies.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut file = builder.tempfile_in(folder).map_err(failed)?;
+    file.write_all(bytes).map_err(failed)?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    // The rename itself is durable once the folder is; a system that cannot open folders does it alone.
+    if let Ok(folder) = std::fs::File::open(folder) {
+        let _ = folder.sync_all();
+    }
+    Ok(())
+}
+
+/// The comment above a stored case: what it shows, and how to see it again.
+fn header(path: &Path, root: &Path, case: &Case, verdict: &Verdict) -> String {
+    format!("{verdict}\n{}\n{}", describe(case), replay_command(path, root))
+}
+
+/// The command that replays a stored case, with the path as seen from the repository.
+pub fn replay_command(path: &Path, root: &Path) -> String {
+    let inside = path.strip_prefix(root).map(|rest| Path::new("corpora").join(rest));
+    let standard = root.file_name().is_some_and(|name| name == "corpora");
+    let shown = inside.ok().filter(|_| standard).unwrap_or_else(|| path.to_owned());
+    format!("cargo run --release -- replay {}", shown.display())
+}
+
+/// A case in one line: types, choices, sizes, lists, and layouts that are not dense.
+pub fn describe(case: &Case) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(case.dtypes.iter().map(|(name, dtype)| format!("{name}={dtype}")));
+    parts.extend(
+        case.options.iter().chain(&case.variants).map(|(name, word)| format!("{name}={word}")),
+    );
+    parts.extend(case.dims.iter().map(|(name, size)| format!("{name}={size}")));
+    parts.extend(case.lists.iter().map(|(name, items)| format!("{name}={}", shortened(items))));
+    for (name, form) in &case.stores {
+        if let StoreForm::Packed { pad } = form {
+            parts.push(format!("{name} packed with {pad} between rows"));
+        }
+    }
+    let dead = |tensor: &Content| matches!(tensor, Content::Derived);
+    for (name, tensor) in case.tensors.iter().filter(|(_, tensor)| !dead(&tensor.content)) {
+        match tensor.layout {
+            Layout::Dense => {}
+            Layout::RowPadded(pad) => parts.push(format!("{name} row_padded {pad}")),
+            Layout::OuterPadded(pad) => parts.push(format!("{name} outer_padded {pad}")),
+            Layout::Offset(offset) => parts.push(format!("{name} offset {offset}")),
+            Layout::Wide => parts.push(format!("{name} wide")),
+            Layout::Rank0 => parts.push(format!("{name} rank0")),
+        }
+    }
+    parts.join(" ")
+}
+
+/// A list as YAML, the middle of a long one left out.
+fn shortened(items: &[i64]) -> String {
+    let text = |items: &[i64]| items.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+    match items {
+        [first @ .., last] if first.len() > 15 => {
+            format!("[{},…{} more…,{last}]", text(&first[..8]), first.len() - 8)
+        }
+        items => format!("[{}]", text(items)),
+    }
+}
+
+/// FNV-1a. Frozen: file names depend on it.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! Which house rule a fault breaks, and where it lies in the contract's words. All faults of all
+//! backends are attributed here.
+
+use crate::prepare::{Owner, Place, Prepared, locate};
+use crate::verdict::FaultReport;
+use kernels::backend::Fault;
+use ptx_vm::{BufferPlace, FaultKind};
+
+/// A fault as a verdict: its clause, its tensor, and one paragraph for a reader.
+pub fn fault_report(prepared: &Prepared<'_>, fault: &Fault) -> FaultReport {
+    let named = |buffer: &str, offset: i64| {
+        let buffers = &prepared.geometry.buffers;
+        let found = buffers.iter().position(|facts| facts.name == *buffer);
+        found.map(|index| locate(prepared, index as u32, offset))
+    };
+    let (clause, place, source) = match fault {
+        Fault::Machine(fault) => {
+            let place =
+                buffer_of(&fault.kind).map(|buffer| locate(prepared, buffer.id.0, buffer.offset));
+            let source = fault.source.as_ref();
+            let source = source.map(|line| format!("{}:{}", line.file, line.line));
+            (machine_clause(&fault.kind, place.as_ref()), place, source)
+        }
+        Fault::StrayWrite { buffer, offset_bytes, .. } => {
+            let place = named(buffer, i64::try_from(*offset_bytes).unwrap_or(i64::MAX));
+            (stray_write(place.as_ref()), place, None)
+        }
+        Fault::GuardWrite { buffer, offset_bytes, .. } => {
+            ("house.guard", named(buffer, *offset_bytes), None)
+        }
+        Fault::Replay { buffer, offset_bytes, .. } => {
+            let place = named(buffer, i64::try_from(*offset_bytes).unwrap_or(i64::MAX));
+            ("house.capture", place, None)
+        }
+        // The GPU says only that an address was bad, or that time ran out.
+        Fault::Device { .. } => ("house.bounds", None, None),
+    };
+    let mut text = fault.to_string();
+    if let Some(place) = place.as_ref().filter(|place| place.owner != Owner::Scratch) {
+        text.push_str(&format!("; that is {}", place.text));
+    }
+    FaultReport {
+        clause: clause.to_owned(),
+        text,
+        tensor: place.and_then(|place| place.tensor),
+        source,
+    }
+}
+
+fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
+    match kind {
+        FaultKind::Uninitialised { .. } => "house.initialised",
+        FaultKind::UnreadRead { .. } => "house.unread",
+        FaultKind::UnwritableWrite { .. } => stray_write(place),
+        FaultKind::SharedRace { .. } | FaultKind::GlobalRace { .. } => "house.races",
+        FaultKind::BarrierDivergence { .. }
+        | FaultKind::BarrierMismatch { .. }
+        | FaultKind::ExitedAtBarrier { .. }
+        | FaultKind::BadBarrier { .. }
+        | FaultKind::ShuffleInactive { .. }
+        | FaultKind::BadMemberMask { .. } => "house.barriers",
+        FaultKind::InstructionBudget { .. } => "house.budget",
+        FaultKind::OutOfBounds { .. }
+        | FaultKind::Misaligned { .. }
+        | FaultKind::ConstWrite { .. }
+        | FaultKind::BadBranchIndex { .. }
+        | FaultKind::Trap => "house.bounds",
+    }
+}
+
+/// A store to what is only read, or to what nobody may touch.
+fn stray_write(place: Option<&Place>) -> &'static str {
+    match place.map(|place| place.owner) {
+        Some(Owner::ReadOnly) => "house.read_only",
+        _ => "house.dead_untouched",
+    }
+}
+
+fn buffer_of(kind: &FaultKind) -> Option<&BufferPlace> {
+    match kind {
+        FaultKind::OutOfBounds { buffer, .. }
+        | FaultKind::Misaligned { buffer, .. }
+        | FaultKind::Uninitialised { buffer, .. } => buffer.as_ref(),
+        FaultKind::UnreadRead { buffer }
+        | FaultKind::UnwritableWrite { buffer }
+        | FaultKind::GlobalRace { buffer, .. } => Some(buffer),
+        _ => None,
+    }
+}

@@ -1,0 +1,139 @@
+//! Compares one tensor of the whole run with the same elements of another run: bit for bit, or within
+//! both runs' bounds around the same expectation.
+
+use crate::check::ToolError;
+use crate::oracle::{Allowed, NanReach, Observed, Tally, expected, has_nan_input, show};
+use crate::prepare::Prepared;
+use crate::verdict::{Disagreement, ErrorSummary, Verdict};
+use contracts::dtype::DType;
+use contracts::format::Compare;
+
+/// One tensor of the whole run, and how another run's elements are compared with it.
+pub(super) struct Comparison<'a> {
+    clause: &'a str,
+    whole: &'a Prepared<'a>,
+    observed: &'a Observed,
+    place: usize,
+    /// What the other run is.
+    note: String,
+    form: Form<'a>,
+    tally: Tally,
+    compared: u64,
+    first: Option<First>,
+}
+
+/// Bits, or the bounds of both runs.
+enum Form<'a> {
+    Bits,
+    Bound { one: Allowed<'a>, other: Allowed<'a>, reach: NanReach },
+}
+
+struct First {
+    flat: u64,
+    whole: u64,
+    other: u64,
+    allowed: f64,
+}
+
+impl<'a> Comparison<'a> {
+    /// A comparison of the tensor at `place`. `other` is the tolerance of the other run; the whole's
+    /// own when it is a run of the same kernel.
+    ///
+    /// # Errors
+    /// When the tolerance needs what the reference does not return.
+    pub(super) fn of(
+        clause: &'a str,
+        (whole, observed): (&'a Prepared<'a>, &'a Observed),
+        place: usize,
+        compare: Compare,
+        other: Option<Allowed<'a>>,
+        note: String,
+    ) -> Result<Comparison<'a>, ToolError> {
+        let form = match compare {
+            Compare::Bits => Form::Bits,
+            Compare::Bound => {
+                let tensor = &whole.geometry.tensors[place];
+                let expected = expected(whole, tensor)?;
+                let one = Allowed::of(whole.subject.contract, whole.case, tensor, expected)?;
+                let other = other.unwrap_or_else(|| one.clone());
+                let policy = whole.subject.contract.nan.as_ref();
+                let reach = match policy.and_then(|policy| policy.reach.get(&tensor.name)) {
+                    Some(reach) if has_nan_input(whole) => {
+                        NanReach::of(whole, tensor, expected, *reach)
+                    }
+                    _ => NanReach::none(),
+                };
+                Form::Bound { one, other, reach }
+            }
+        };
+        Ok(Comparison {
+            clause,
+            whole,
+            observed,
+            place,
+            note,
+            form,
+            tally: Tally::default(),
+            compared: 0,
+            first: None,
+        })
+    }
+
+    fn dtype(&self) -> DType {
+        self.whole.geometry.tensors[self.place].dtype
+    }
+
+    /// Compares the whole's element at `flat` with bits of the other run. Elements the whole does not
+    /// hold live are passed over.
+    pub(super) fn element(&mut self, flat: u64, other: u64) {
+        let Some(whole) = self.observed.bits(self.whole, self.place, flat) else { return };
+        self.compared += 1;
+        let dtype = self.dtype();
+        let (a, b) = (dtype.to_f64(whole), dtype.to_f64(other));
+        let both_nan = dtype.is_nan(whole) && dtype.is_nan(other);
+        let (agrees, allowed) = match &self.form {
+            Form::Bits => (whole == other || both_nan, 0.0),
+            Form::Bound { one, other: second, reach } => {
+                let at = flat as usize;
+                let allowed = one.bound(at) + second.bound(at);
+                let agrees = if whole == other || both_nan {
+                    true
+                } else if a.is_nan() || b.is_nan() {
+                    reach.allows(flat)
+                } else if a.is_infinite() || b.is_infinite() {
+                    // One of them rounded past the largest number: right if both may have.
+                    one.fits(at, whole) && second.fits(at, other)
+                } else {
+                    (a - b).abs() <= allowed
+                };
+                (agrees, allowed)
+            }
+        };
+        self.tally.add(a, b, allowed, agrees);
+        if !agrees && self.first.as_ref().is_none_or(|first| flat < first.flat) {
+            self.first = Some(First { flat, whole, other, allowed });
+        }
+    }
+
+    /// Elements compared, and the first wrong one as a verdict.
+    pub(super) fn finish(self) -> (u64, Option<Verdict>) {
+        let Some(first) = &self.first else { return (self.compared, None) };
+        let tensor = &self.whole.geometry.tensors[self.place];
+        let error = (tensor.dtype.to_f64(first.whole) - tensor.dtype.to_f64(first.other)).abs();
+        let summary = ErrorSummary {
+            error: if error.is_nan() { f64::INFINITY } else { error },
+            bound: first.allowed,
+            ..self.tally.summary()
+        };
+        let verdict = Verdict::Disagree(Box::new(Disagreement {
+            clause: self.clause.to_owned(),
+            tensor: Some(tensor.name.clone()),
+            index: tensor.coordinates(first.flat),
+            expected: show(tensor.dtype, first.whole),
+            observed: show(tensor.dtype, first.other),
+            error: Some(summary),
+            note: self.note,
+        }));
+        (self.compared, Some(verdict))
+    }
+}

@@ -1,0 +1,129 @@
+//! Promises about two runs: the case as a whole, already run and judged, and one or more runs that
+//! are made from it. Sub-runs take the same path as every run; a fault in one is a finding of the
+//! relation.
+
+mod alone;
+mod append_dead;
+mod comparison;
+mod rows_as_steps;
+mod slice;
+mod split;
+
+pub(crate) use slice::{plain, skeleton};
+
+use crate::check::{Session, ToolError, attempt};
+use crate::oracle::{Exercised, Observed};
+use crate::prepare::{Prepared, missing, prepare_unjudged};
+use crate::subject::Subject;
+use crate::verdict::{FaultReport, Verdict};
+use contracts::CaseScope;
+use contracts::case::Case;
+use contracts::format::{Equals, Relation};
+
+/// One relation at work on one case.
+pub(crate) struct Related<'a, 's> {
+    /// Clause id: `relations.<name>`.
+    clause: &'a str,
+    relation: &'a Relation,
+    /// The case as a whole and what its run left.
+    whole: &'a Prepared<'a>,
+    observed: &'a Observed,
+    session: &'a mut Session<'s>,
+    /// Elements compared so far.
+    compared: u64,
+}
+
+/// An adapter turns a case of one contract into runs of another and compares.
+type Adapter = fn(&mut Related<'_, '_>, &Equals) -> Result<Option<Verdict>, ToolError>;
+
+/// Every adapter `equals` may name.
+const ADAPTERS: &[(&str, Adapter)] = &[("rows_as_steps", rows_as_steps::rows_as_steps)];
+
+/// Examines one relation, by clause id. `None` when it holds, or does not speak of this case; it is
+/// marked exercised when at least one element was compared.
+///
+/// # Errors
+/// When the id, adapter or other contract is unknown, or the tool fails in a sub-run.
+pub fn examine(
+    id: &str,
+    whole: &Prepared<'_>,
+    observed: &Observed,
+    session: &mut Session<'_>,
+    exercised: &mut Exercised,
+) -> Result<Option<Verdict>, ToolError> {
+    let contract = whole.subject.contract;
+    let relation = missing(
+        || format!("{} has no relation with the clause id `{id}`", contract.contract),
+        id.strip_prefix("relations.").and_then(|name| contract.relations.get(name)),
+    )?;
+    if let Some(when) = &relation.when {
+        let holds = when.eval_bool(&CaseScope::new(contract, whole.case));
+        let holds =
+            holds.map_err(|error| ToolError::Missing(format!("{id}: `{when}`: {error}")))?;
+        if !holds {
+            return Ok(None);
+        }
+    }
+    let mut related = Related { clause: id, relation, whole, observed, session, compared: 0 };
+    let found = if let Some(over) = &relation.alone {
+        alone::alone(&mut related, over)
+    } else if let Some(split) = &relation.split {
+        split::split(&mut related, split)
+    } else if let Some(over) = &relation.append_dead {
+        append_dead::append_dead(&mut related, over)
+    } else if let Some(equals) = &relation.equals {
+        adapter(&equals.adapter).and_then(|adapter| adapter(&mut related, equals))
+    } else {
+        Err(ToolError::Missing(format!("{id} of {} has no form", contract.contract)))
+    };
+    if related.compared > 0 {
+        exercised.mark(whole.subject, &[id]);
+    }
+    found
+}
+
+fn adapter(name: &str) -> Result<Adapter, ToolError> {
+    let known = || ADAPTERS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    missing(
+        || format!("no adapter is named `{name}`; there are: {}", known()),
+        ADAPTERS.iter().find(|(known, _)| *known == name).map(|(_, adapter)| *adapter),
+    )
+}
+
+/// A sub-run: ready to compare, or what became of it instead.
+enum SubRun<'c> {
+    Ran(Box<Prepared<'c>>, Observed),
+    Ended(Verdict),
+}
+
+impl Related<'_, '_> {
+    /// Runs a sub-case once, under the whole case's poison. `what` names the run in a report.
+    fn run<'c>(
+        &mut self,
+        subject: &'c Subject,
+        case: &'c Case,
+        what: &str,
+    ) -> Result<SubRun<'c>, ToolError> {
+        let prepared = prepare_unjudged(subject, case).map_err(ToolError::Case)?;
+        let mut observed = Observed::default();
+        match attempt(&prepared, self.whole.case.poison, self.session)? {
+            None => {
+                observed.gather(&prepared, self.session.arena);
+                Ok(SubRun::Ran(Box::new(prepared), observed))
+            }
+            Some(Verdict::Fault(fault)) => {
+                Ok(SubRun::Ended(Verdict::Fault(Box::new(FaultReport {
+                    clause: self.clause.to_owned(),
+                    text: format!("{} in the run of {what}: {}", fault.clause, fault.text),
+                    ..*fault
+                }))))
+            }
+            Some(Verdict::Disagree(mut refusal)) => {
+                refusal.clause = self.clause.to_owned();
+                refusal.note = format!("in the run of {what}");
+                Ok(SubRun::Ended(Verdict::Disagree(refusal)))
+            }
+            Some(other) => Ok(SubRun::Ended(other)),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Stored cases, again: every file on every backend at hand, everything that applies to it examined.
+//! A file that no longer decodes is an error that names it; a case may fail only when
+//! `known_failures.yaml` says so, and must fail then.
+
+use crate::check::{ToolError, Workspace, check};
+use crate::corpus::{self, KnownFailures, Standing};
+use crate::counters::Counters;
+use crate::examine::Examine;
+use crate::subject::{Subject, subject};
+use crate::verdict::Verdict;
+use contracts::case::Case;
+use kernels::backend::Backend;
+use kernels::backend::vm::VmBackend;
+use std::path::{Path, PathBuf};
+
+/// One stored case on one backend.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The file.
+    pub path: PathBuf,
+    /// Its contract.
+    pub subject: &'static Subject,
+    /// The case.
+    pub case: Case,
+    /// `vm` or `cuda`.
+    pub backend: &'static str,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// What that means for the run.
+    pub meaning: Meaning,
+}
+
+/// What a replay means for the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// It passes and should.
+    Passes,
+    /// It fails.
+    Fails,
+    /// It fails as `known_failures.yaml` says; the issue's link.
+    Tolerated(String),
+    /// It passes though `known_failures.yaml` says it fails: the entry must go.
+    PassesUnexpectedly(String),
+    /// The backend could not say.
+    Undecided,
+}
+
+impl Replay {
+    /// Whether the run fails because of it.
+    pub fn is_failure(&self) -> bool {
+        matches!(self.meaning, Meaning::Fails | Meaning::PassesUnexpectedly(_))
+    }
+}
+
+/// Replays files on the virtual machine. The canary's stored cases are expected to fail and are only
+/// run when named.
+pub fn replay(root: &Path, paths: &[PathBuf]) -> Result<Vec<Replay>, ToolError> {
+    replay_on(root, paths, &mut [Box::new(VmBackend::new())])
+}
+
+/// Replays files on these backends, in order. A case on which the first found a fault goes to no other:
+/// a crash would take a GPU's context with it.
+pub fn replay_on(
+    root: &Path,
+    paths: &[PathBuf],
+    backends: &mut [Box<dyn Backend>],
+) -> Result<Vec<Replay>, ToolError> {
+    let known = KnownFailures::read(root).map_err(|error| ToolError::Missing(error.to_string()))?;
+    let mut workspace = Workspace::new();
+    let mut replays = Vec::new();
+    for path in paths {
+        let (subject, case) = read(path)?;
+        let examine = match &case.found {
+            Some(found) if !found.clause.starts_with("house.") => Examine::for_clause(&found.clause),
+            _ => Examine::Kernel,
+        };
+        for backend in backends.iter_mut() {
+            let mut counters = Counters::default();
+            let verdict =
+                check(subject, &case, &examine, backend.as_mut(), &mut workspace, &mut counters)?;
+            let stem = path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
+            let meaning = match known.standing(subject.name(), &stem, &verdict) {
+                Standing::Passes => Meaning::Passes,
+                Standing::Fails => Meaning::Fails,
+                Standing::Tolerated(entry) => Meaning::Tolerated(entry.issue.clone()),
+                Standing::PassesUnexpectedly(entry) => Meaning::PassesUnexpectedly(entry.issue.clone()),
+                Standing::Undecided => Meaning::Undecided,
+            };
+            let faulted = matches!(verdict, Verdict::Fault(_));
+            let (path, case, backend) = (path.clone(), case.clone(), backend.name());
+            replays.push(Replay { path, subject, case, backend, verdict, meaning });
+            if faulted {
+                break;
+            }
+        }
+    }
+    Ok(replays)
+}
+
+/// The contract a file speaks of, from its own `contract:` line, and the case.
+fn read(path: &Path) -> Result<(&'static Subject, Case), ToolError> {
+    let name = corpus::contract_of(path).map_err(|error| ToolError::Missing(error.to_string()))?;
+    let subject = subject(&name).ok_or_else(|| {
+        ToolError::Missing(format!(
+            "{}: contract: no contract is named `{name}`; `cargo run --release -- list` names them",
+            path.display()
+        ))
+    })?;
+    corpus::read(path, subject.contract).map(|case| (subject, case)).map_err(ToolError::Case)
+}

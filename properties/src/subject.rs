@@ -1,0 +1,74 @@
+//! A contract with the kernel and the reference it speaks of. The registry is open: a downstream
+//! crate builds its own `Subject`s; nothing here asks whether one is ours.
+
+use contracts::clause::Clause;
+use contracts::format::Contract;
+use kernels::registry::{CANARY, Kernel, PlanFn};
+use reference::Reference;
+use std::sync::OnceLock;
+
+/// What a search works on.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The promise.
+    pub contract: &'static Contract,
+    /// Family: the folder in every crate.
+    pub family: &'static str,
+    /// The kernel's launch function.
+    pub plan: PlanFn,
+    /// The reference function.
+    pub reference: Reference,
+    /// Every clause, in order; counters are indexed by it.
+    pub clauses: Vec<Clause>,
+    /// Clause ids of calls that must be refused.
+    pub rejections: Vec<String>,
+}
+
+impl Subject {
+    /// Joins the three pieces.
+    pub fn new(contract: &'static Contract, kernel: &Kernel, reference: Reference) -> Subject {
+        let clauses = contracts::clause::clauses(contract);
+        let rejections = clauses
+            .iter()
+            .map(|clause| clause.id.clone())
+            .filter(|id| id.starts_with("rejects.") || id.starts_with("requires."))
+            .collect();
+        Subject { contract, family: kernel.family, plan: kernel.plan, reference, clauses, rejections }
+    }
+
+    /// The contract's name.
+    pub fn name(&self) -> &'static str {
+        &self.contract.contract
+    }
+}
+
+/// Every production subject, in registry order. Panics name a contract or reference that is broken;
+/// `contracts`' own tests fail first.
+pub fn subjects() -> &'static [Subject] {
+    static SUBJECTS: OnceLock<Vec<Subject>> = OnceLock::new();
+    SUBJECTS.get_or_init(|| {
+        kernels::registry::KERNELS
+            .iter()
+            .filter_map(|kernel| {
+                let contract = contracts::contract(kernel.name)?;
+                Some(Subject::new(contract, kernel, reference::reference(kernel.name)?))
+            })
+            .collect()
+    })
+}
+
+/// The canary: a planted bug that a search must find, or the search itself is broken.
+pub fn canary() -> Option<&'static Subject> {
+    static SUBJECT: OnceLock<Option<Subject>> = OnceLock::new();
+    SUBJECT
+        .get_or_init(|| {
+            let contract = contracts::canary()?;
+            Some(Subject::new(contract, &CANARY, reference::canary_reference(CANARY.name)?))
+        })
+        .as_ref()
+}
+
+/// The production subject or canary of this name.
+pub fn subject(name: &str) -> Option<&'static Subject> {
+    subjects().iter().find(|s| s.name() == name).or_else(|| canary().filter(|c| c.name() == name))
+}

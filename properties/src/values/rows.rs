@@ -1,0 +1,279 @@
+//! The generators, one innermost row at a time: a row depends on seed and coordinates alone, so rows
+//! may be asked for in any order, or only some of them.
+
+use super::domain::rounded;
+use super::noise::{below, between, normal, row_key, uniform, word};
+use super::{Field, mantissa_bits};
+use contracts::dtype::{DType, Poison};
+use contracts::format::{Domain, PlantPlace, TiePlace, Values};
+
+/// Columns at or past this draw what concerns a whole row, not one of its elements.
+const WHOLE_ROW: usize = 1 << 40;
+
+/// Writes rows of one tensor.
+pub(super) struct Rows<'a> {
+    values: &'a Values,
+    field: &'a Field<'a>,
+    /// The share of correlated rows, the index of a spike: whatever one tensor draws once.
+    once: u64,
+    scratch: Vec<f64>,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(values: &'a Values, field: &'a Field<'a>) -> Rows<'a> {
+        let once = word(row_key(field.seed, u64::MAX), WHOLE_ROW);
+        Rows { values, field, once, scratch: Vec::new() }
+    }
+
+    /// Writes the bits of one row, before the domain has its say.
+    pub(super) fn write(&mut self, index: u64, row: &mut [u64]) {
+        let (dtype, seed) = (self.field.dtype, self.field.seed);
+        let key = row_key(seed, index);
+        let first = index * row.len() as u64;
+        match self.values {
+            Values::Zero => row.fill(0),
+            Values::Constant(value) => row.fill(rounded(dtype, *value)),
+            Values::ModelScale(dim) => {
+                row.fill(rounded(dtype, super::model_scale(self.field.dims.get(dim))));
+            }
+            Values::Normal(sigma) => each(dtype, key, row, |w| sigma * normal(w)),
+            Values::Uniform([low, high]) => each(dtype, key, row, |w| between(w, *low, *high)),
+            Values::LogUniform([low, high]) => each(dtype, key, row, |w| {
+                let magnitude = libm::exp2(between(w, *low, *high));
+                if w & 1 == 0 { magnitude } else { -magnitude }
+            }),
+            Values::UnitRows => self.unit_row(key, None, row),
+            Values::CorrelatedRows(shares) => {
+                let share = shares.get(below(self.once, shares.len().max(1) as u64) as usize);
+                let rows_below: u64 = self.field.shape.iter().rev().skip(1).rev().skip(1).product();
+                let common = row_key(!seed, index % rows_below.max(1));
+                self.unit_row(key, share.map(|share| (*share, common)), row);
+            }
+            Values::Ramp => fill_by_index(row, first, |flat| ramp(self.field, flat)),
+            Values::Spike => {
+                let place = below(self.once, self.field.count().max(1));
+                each(dtype, key, row, normal);
+                if (first..first + row.len() as u64).contains(&place) {
+                    let column = (place - first) as usize;
+                    row[column] = rounded(dtype, 1024.0 * normal(word(key, column)));
+                }
+            }
+            Values::DistinctMantissas => {
+                fill_by_index(row, first, |flat| distinct_mantissa(self.field, flat));
+            }
+            Values::AllCodes => {
+                fill_by_index(row, first, |flat| flat.wrapping_add(seed) & dtype.mask());
+            }
+            Values::Hashed => {
+                fill_by_index(row, first, |flat| word(seed, flat as usize) & dtype.mask())
+            }
+            Values::Specials => {
+                let specials = special_bits(dtype);
+                for (column, bits) in row.iter_mut().enumerate() {
+                    *bits = specials[below(word(key, column), specials.len() as u64) as usize];
+                }
+            }
+            Values::Ties { places } => tied_row(dtype, key, places, row),
+            Values::Masked { survivors } => masked_row(dtype, key, survivors, row),
+            Values::Planted { value, at } => {
+                each(dtype, key, row, normal);
+                for place in at {
+                    let planted = match place {
+                        PlantPlace::First => row.first_mut(),
+                        PlantPlace::Last => row.last_mut(),
+                    };
+                    planted.into_iter().for_each(|bits| *bits = rounded(dtype, value.0));
+                }
+            }
+            Values::Literal(bits) => {
+                let period = bits.len().max(1) as u64;
+                fill_by_index(row, first, |flat| {
+                    bits.get((flat % period) as usize).copied().unwrap_or(0) & dtype.mask()
+                });
+            }
+        }
+    }
+
+    /// A normal row scaled to unit norm in f64; `common` mixes in a share of another row.
+    fn unit_row(&mut self, key: u64, common: Option<(f64, u64)>, row: &mut [u64]) {
+        self.scratch.clear();
+        self.scratch.extend((0..row.len()).map(|column| normal(word(key, column))));
+        if let Some((share, common)) = common {
+            for (column, value) in self.scratch.iter_mut().enumerate() {
+                *value = (1.0 - share) * *value + share * normal(word(common, column));
+            }
+        }
+        let norm = libm::sqrt(self.scratch.iter().map(|value| value * value).sum());
+        let scale = if norm > 0.0 { 1.0 / norm } else { 0.0 };
+        for (bits, value) in row.iter_mut().zip(&self.scratch) {
+            *bits = rounded(self.field.dtype, value * scale);
+        }
+    }
+}
+
+fn each(dtype: DType, key: u64, row: &mut [u64], value: impl Fn(u64) -> f64) {
+    // The common type gets a loop of its own; the others round through the table of types.
+    if dtype == DType::F32 {
+        for (column, bits) in row.iter_mut().enumerate() {
+            *bits = u64::from((value(word(key, column)) as f32).to_bits());
+        }
+        return;
+    }
+    for (column, bits) in row.iter_mut().enumerate() {
+        *bits = rounded(dtype, value(word(key, column)));
+    }
+}
+
+/// Whether the generator cannot leave the domain, so that nobody need look.
+pub(super) fn stays_inside(values: &Values, domain: &Domain) -> bool {
+    let within = |low: f64, high: f64| match domain {
+        Domain::Any => true,
+        // f16 is the narrowest type that holds normal deviates.
+        Domain::Finite => low >= -65504.0 && high <= 65504.0,
+        Domain::Range(ends) => low >= ends[0] && high <= ends[1],
+        Domain::Positive | Domain::Nonzero | Domain::RowNorm(_) => false,
+    };
+    match values {
+        // Quantiles are solved for up to 9; the rest is room for rounding.
+        Values::Normal(sigma) => within(-10.0 * sigma.abs(), 10.0 * sigma.abs()),
+        // Each element is rounded by at most 2⁻⁸ of itself.
+        Values::UnitRows | Values::CorrelatedRows(_) => match domain {
+            Domain::RowNorm(most) => *most >= 1.005,
+            _ => within(-1.005, 1.005),
+        },
+        _ => matches!(domain, Domain::Any),
+    }
+}
+
+fn fill_by_index(row: &mut [u64], first: u64, bits_of: impl Fn(u64) -> u64) {
+    for (flat, bits) in (first..).zip(row) {
+        *bits = bits_of(flat);
+    }
+}
+
+/// 1, 2, 3… where the type holds that many integers and the domain admits them; else consecutive bit
+/// patterns, which order positive floats.
+fn ramp(field: &Field<'_>, flat: u64) -> u64 {
+    let dtype = field.dtype;
+    if !dtype.is_float() {
+        return flat & dtype.mask();
+    }
+    let exact = 1u64 << (mantissa_bits(dtype) + 1);
+    let high = match field.domain {
+        Domain::Range([_, high]) => *high,
+        Domain::RowNorm(most) => *most,
+        _ => dtype.largest_finite(),
+    };
+    if field.count() <= exact.min(high.max(0.0) as u64) {
+        return rounded(dtype, (flat + 1) as f64);
+    }
+    let (largest, low) = match field.domain {
+        // Negative floats are ordered the other way.
+        Domain::Range([low, high]) if *high <= 0.0 => (0, *low),
+        _ => (rounded(dtype, high), 0.0),
+    };
+    if largest == 0 {
+        let lowest = rounded(dtype, low);
+        return lowest - (flat % (lowest & (dtype.mask() >> 1)).max(1));
+    }
+    let start = largest.saturating_sub(field.count());
+    start + 1 + flat % (largest - start)
+}
+
+/// Significands differ from element to element and none is zero; exponents are −1, 0 or 1.
+fn distinct_mantissa(field: &Field<'_>, flat: u64) -> u64 {
+    let bits = mantissa_bits(field.dtype);
+    if bits == 0 {
+        return flat & field.dtype.mask();
+    }
+    // 5 divides none of the moduli 2²³−1, 2¹⁰−1, 2⁷−1, 2³−1, so a whole cycle is distinct.
+    let modulus = (1u64 << bits) - 1;
+    let mantissa = 1 + (flat % modulus * 5 + field.seed % modulus) % modulus;
+    let noise = word(field.seed, flat as usize);
+    let magnitude =
+        (1.0 + mantissa as f64 / (modulus + 1) as f64) * [0.5, 1.0, 2.0][below(noise, 3) as usize];
+    let signed = !matches!(field.domain, Domain::Positive) && noise & 1 == 1;
+    rounded(field.dtype, if signed { -magnitude } else { magnitude })
+}
+
+/// ±0, subnormals, ±1, the neighbours of overflow, ±∞ and NaN, as far as the type has them.
+pub(crate) fn special_bits(dtype: DType) -> Vec<u64> {
+    let sign = (dtype.mask() >> 1) + 1;
+    let one = rounded(dtype, 1.0);
+    if !dtype.is_float() {
+        return vec![0, 1, dtype.mask(), sign, sign - 1];
+    }
+    let largest = rounded(dtype, dtype.largest_finite());
+    let hidden = 1u64 << mantissa_bits(dtype);
+    let mut magnitudes = vec![0, 1, hidden - 1, hidden, one, one + 1, largest];
+    if dtype != DType::E4M3 {
+        magnitudes.push(largest + 1);
+    }
+    let mut specials: Vec<u64> = magnitudes.iter().flat_map(|bits| [*bits, *bits | sign]).collect();
+    specials.push(dtype.poison(Poison::Quiet));
+    specials.push(dtype.poison(Poison::Signalling));
+    specials
+}
+
+/// Normal values well below (or, for every other row, all negative and below) a largest value that
+/// stands in two or three places.
+fn tied_row(dtype: DType, key: u64, places: &[TiePlace], row: &mut [u64]) {
+    let len = row.len();
+    if len == 0 {
+        return;
+    }
+    let whole = |number: usize| word(key, WHOLE_ROW + number);
+    let base = if whole(0) & 1 == 0 { 0.0 } else { -8.0 };
+    each(dtype, key, row, |w| base + normal(w).min(3.0));
+    let tie = rounded(dtype, base + 4.0);
+    let first = below(whole(1), len as u64) as usize;
+    let mut plant = |column: usize| row[column % len] = tie;
+    let place = places.get(below(whole(2), places.len().max(1) as u64) as usize);
+    plant(first);
+    match place.copied().unwrap_or(TiePlace::Warp) {
+        TiePlace::Lane => {
+            // One thread visits every 32nd, 128th, 256th or 1024th element.
+            let blocks = [32, 128, 256, 1024].map(|block| block.min(len.div_ceil(2)));
+            let block = blocks[below(whole(3), 4) as usize];
+            let behind = (len - 1 - first) / block;
+            let visited = behind + first / block;
+            let step = below(whole(4), visited.max(1) as u64) as usize;
+            // The visits behind first, then those before.
+            plant(if step < behind {
+                first + block * (step + 1)
+            } else {
+                first % block + block * (step - behind)
+            });
+        }
+        TiePlace::Warp => {
+            let near = first / 32 * 32 + (first % 32 + 1 + below(whole(3), 31) as usize) % 32;
+            plant(if near < len { near } else { first.saturating_sub(1) });
+        }
+        TiePlace::Block => {
+            plant(first + len / 2);
+            plant(first + len / 4);
+        }
+        TiePlace::Last => plant(len - 1),
+    }
+}
+
+/// −∞ but for a drawn number of survivors.
+fn masked_row(dtype: DType, key: u64, survivors: &[u64], row: &mut [u64]) {
+    let len = row.len();
+    row.fill(rounded(dtype, f64::NEG_INFINITY));
+    let pick = below(word(key, WHOLE_ROW), survivors.len().max(1) as u64) as usize;
+    let wanted = survivors.get(pick).map_or(0, |count| (*count).min(len as u64) as usize);
+    let masked = rounded(dtype, f64::NEG_INFINITY);
+    for number in 0..wanted {
+        let start = below(word(key, WHOLE_ROW + 1 + number), len as u64) as usize;
+        let free = (0..len).map(|step| (start + step) % len).find(|column| row[*column] == masked);
+        if let Some(column) = free {
+            row[column] = rounded(dtype, normal(word(key, column)));
+        }
+    }
+}
+
+/// A probability's draw, for generators that need one outside a row.
+pub(super) fn chance(word: u64, one_in: u64) -> bool {
+    uniform(word) * (one_in as f64) < 1.0
+}

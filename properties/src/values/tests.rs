@@ -1,0 +1,257 @@
+//! Each generator means what its name says, in every type, and depends on coordinates alone.
+
+use super::*;
+use contracts::format::{GateClass, Number, PlantPlace, TiePlace};
+
+const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
+
+fn drawn(values: &Values, dtype: DType, shape: &[u64], domain: &Domain, seed: u64) -> Vec<u64> {
+    let dims = Decisions::from([("D".to_owned(), 64i64)]);
+    let field = Field { dtype, shape, domain, seed, dims: &dims };
+    let content = described(values, &field).unwrap_or_else(|| materialised(values, &field, None));
+    (0..field.count()).map(|flat| content.bits(dtype, flat)).collect()
+}
+
+fn valued(values: &Values, dtype: DType, shape: &[u64], seed: u64) -> Vec<f64> {
+    drawn(values, dtype, shape, &Domain::Any, seed).iter().map(|bits| dtype.to_f64(*bits)).collect()
+}
+
+#[test]
+fn unit_rows_have_unit_norm_in_every_type() {
+    let domain = Domain::RowNorm(1.02);
+    for dtype in FLOATS {
+        for values in [Values::UnitRows, Values::CorrelatedRows(vec![0.5, 0.9])] {
+            for row in drawn(&values, dtype, &[5, 2, 64], &domain, 3).chunks(64) {
+                let norm = row_norm(dtype, row);
+                assert!((norm - 1.0).abs() < 0.005, "{dtype} {values:?}: {norm}");
+            }
+        }
+    }
+}
+
+#[test]
+fn correlated_rows_share_a_direction_within_a_head_only() {
+    let values = valued(&Values::CorrelatedRows(vec![0.9]), DType::F32, &[4, 2, 64], 5);
+    let row = |index: usize| &values[index * 64..(index + 1) * 64];
+    let cosine = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    assert!(cosine(row(0), row(2)) > 0.9 && cosine(row(1), row(7)) > 0.9);
+    assert!(cosine(row(0), row(1)).abs() < 0.5);
+}
+
+#[test]
+fn ties_stand_above_the_rest() {
+    for place in [TiePlace::Lane, TiePlace::Warp, TiePlace::Block, TiePlace::Last] {
+        let values = Values::Ties { places: vec![place] };
+        let (mut tied, mut last) = (0, 0);
+        for row in valued(&values, DType::BF16, &[40, 700], 9).chunks(700) {
+            let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            assert!(largest == 4.0 || largest == -4.0, "{largest}");
+            tied += u32::from(row.iter().filter(|value| **value == largest).count() >= 2);
+            last += u32::from(row[699] == largest);
+        }
+        assert!(tied >= 35, "{place:?}: {tied} of 40 rows have a tie");
+        assert!(place != TiePlace::Last || last == 40);
+    }
+    valued(&Values::Ties { places: vec![TiePlace::Block] }, DType::F32, &[3, 1], 9);
+}
+
+#[test]
+fn masked_rows_keep_as_many_survivors_as_drawn() {
+    let values = Values::Masked { survivors: vec![0, 1, 3] };
+    let mut counts = [0; 4];
+    for row in valued(&values, DType::F16, &[90, 11], 2).chunks(11) {
+        counts[row.iter().filter(|value| **value != f64::NEG_INFINITY).count()] += 1;
+    }
+    assert!(counts[2] == 0 && counts[0] > 10 && counts[1] > 10 && counts[3] > 10, "{counts:?}");
+}
+
+#[test]
+fn planted_values_stand_where_they_should() {
+    let at = vec![PlantPlace::First, PlantPlace::Last];
+    let values = Values::Planted { value: Number(f64::NAN), at };
+    for row in valued(&values, DType::F32, &[3, 9], 1).chunks(9) {
+        assert!(
+            row[0].is_nan() && row[8].is_nan() && row[1..8].iter().all(|value| value.is_finite())
+        );
+    }
+}
+
+#[test]
+fn ramps_increase_and_are_distinct() {
+    for (dtype, count) in
+        [(DType::F32, 4000), (DType::BF16, 200), (DType::BF16, 4000), (DType::F16, 4000)]
+    {
+        let values = valued(&Values::Ramp, dtype, &[count], 0);
+        assert!(values.windows(2).all(|pair| pair[0] < pair[1]), "{dtype} {count}");
+    }
+}
+
+#[test]
+fn distinct_mantissas_are_distinct_and_no_power_of_two() {
+    for (dtype, count) in [(DType::F32, 3000usize), (DType::BF16, 127), (DType::F16, 1023)] {
+        let bits = drawn(&Values::DistinctMantissas, dtype, &[count as u64], &Domain::Positive, 77);
+        let mask = (1u64 << mantissa_bits(dtype)) - 1;
+        let mut mantissas: Vec<u64> = bits.iter().map(|bits| bits & mask).collect();
+        mantissas.sort_unstable();
+        mantissas.dedup();
+        assert_eq!(mantissas.len(), count, "{dtype}");
+        assert!(!mantissas.contains(&0));
+        assert!(bits.iter().all(|bits| (0.5..4.0).contains(&dtype.to_f64(*bits))));
+    }
+}
+
+#[test]
+fn one_element_of_a_spike_is_large() {
+    for seed in 0..20 {
+        let values = valued(&Values::Spike, DType::F32, &[8, 100], seed);
+        assert!(values.iter().filter(|value| value.abs() > 10.0).count() <= 1);
+    }
+    let large = (0..200).filter(|seed| {
+        valued(&Values::Spike, DType::F32, &[8, 10], *seed).iter().any(|value| value.abs() > 10.0)
+    });
+    assert!(large.count() > 190);
+}
+
+#[test]
+fn codes_cycle_and_literals_repeat() {
+    let codes = drawn(&Values::AllCodes, DType::E4M3, &[4, 64], &Domain::Any, 5);
+    assert_eq!(codes.iter().collect::<std::collections::BTreeSet<_>>().len(), 256);
+    let literal = drawn(&Values::Literal(vec![1, 2, 3]), DType::E4M3, &[2, 4], &Domain::Any, 5);
+    assert_eq!(literal, [1, 2, 3, 1, 2, 3, 1, 2]);
+    assert_eq!(valued(&Values::ModelScale("D".to_owned()), DType::F32, &[1], 5), [0.125]);
+}
+
+#[test]
+fn every_generator_respects_every_domain() {
+    let generators = [
+        Values::Zero,
+        Values::Constant(3.0),
+        Values::Normal(2.0),
+        Values::Uniform([-3.0, 3.0]),
+        Values::LogUniform([-40.0, 40.0]),
+        Values::UnitRows,
+        Values::CorrelatedRows(vec![0.5]),
+        Values::Ramp,
+        Values::Spike,
+        Values::DistinctMantissas,
+        Values::Hashed,
+        Values::Specials,
+        Values::Ties { places: vec![TiePlace::Warp, TiePlace::Last] },
+        Values::Masked { survivors: vec![1] },
+        Values::Planted { value: Number(f64::INFINITY), at: vec![PlantPlace::Last] },
+        Values::Literal(vec![0x7f80]),
+    ];
+    let domains = [
+        Domain::Finite,
+        Domain::Positive,
+        Domain::Nonzero,
+        Domain::Range([-1.0e4, 0.0]),
+        Domain::Range([0.0, 1.0]),
+        Domain::RowNorm(1.02),
+    ];
+    for (values, domain) in generators.iter().flat_map(|g| domains.iter().map(move |d| (g, d))) {
+        for dtype in FLOATS {
+            for row in drawn(values, dtype, &[9, 17], domain, 4).chunks(17) {
+                let legal = row.iter().all(|bits| admits(domain, dtype, *bits));
+                assert!(legal, "{values:?} in {domain:?} as {dtype}");
+                if let Domain::RowNorm(most) = domain {
+                    assert!(row_norm(dtype, row) <= *most, "{values:?} as {dtype}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn some_rows_hold_what_the_whole_tensor_holds_there() {
+    let dims = Decisions::new();
+    let shape = [6, 2, 8];
+    let field =
+        Field { dtype: DType::F32, shape: &shape, domain: &Domain::Finite, seed: 8, dims: &dims };
+    let values = Values::Normal(1.0);
+    let whole = materialised(&values, &field, None);
+    let some = materialised(&values, &field, Some(&[1, 4]));
+    let sparse = content_of_rows(&values, &field, &[1, 4]);
+    for flat in 0..field.count() {
+        let expected = if [1, 4].contains(&(flat / 16)) { whole.bits(DType::F32, flat) } else { 0 };
+        assert_eq!(some.bits(DType::F32, flat), expected, "{flat}");
+        assert_eq!(sparse.bits(DType::F32, flat), expected, "{flat}");
+    }
+}
+
+#[test]
+fn nothing_is_drawn_for_a_tensor_without_elements() {
+    for shape in [&[0, 4][..], &[4, 0], &[0]] {
+        assert!(drawn(&Values::Spike, DType::F32, shape, &Domain::Finite, 1).is_empty());
+    }
+    assert_eq!(drawn(&Values::Normal(1.0), DType::F32, &[], &Domain::Finite, 1).len(), 1);
+}
+
+#[test]
+fn gates_follow_their_class_per_sequence_and_head() {
+    let (log, beta) = (Domain::Range([-1.0e4, 0.0]), Domain::Range([0.0, 1.0]));
+    let lengths = [40, 0, 30];
+    let field = GateField {
+        log: (DType::F32, &log),
+        beta: (DType::F32, &beta),
+        rows: 72,
+        heads: 3,
+        segments: Some(&lengths),
+    };
+    let read = |content: &Content| -> Vec<f64> {
+        (0..216).map(|flat| DType::F32.to_f64(content.bits(DType::F32, flat))).collect()
+    };
+    let gates = |only, adversarial| Gates { classes: &[], only, adversarial, seed: 6 };
+    for (class, low, high) in [
+        (GateClass::One, 0.0, 0.0),
+        (GateClass::Slow, -0.0068, -0.0001),
+        (GateClass::Model, -16.0, -1.0e-4),
+        (GateClass::Fast, -7.4, -0.36),
+        (GateClass::Discriminating, -2.0, -0.1),
+    ] {
+        let (g, b) = gates(Some(class), false).contents(&field);
+        let (g, b) = (read(&g), read(&b));
+        assert!(g[..210].iter().all(|g| (low..=high).contains(g)), "{class:?}");
+        assert!(g[210..].iter().chain(&b[210..]).all(|value| *value == 0.0), "spare rows");
+        if class == GateClass::Discriminating {
+            assert!(b[..210].iter().all(|b| (0.2..=0.8).contains(b)));
+        }
+    }
+    let mixed = Gates {
+        classes: &[GateClass::One, GateClass::Fast],
+        only: None,
+        adversarial: false,
+        seed: 11,
+    };
+    let g = read(&mixed.contents(&field).0);
+    for (first, last) in [(0, 40), (40, 70)] {
+        for head in 0..3 {
+            let zeros = (first..last).filter(|row| g[row * 3 + head] == 0.0).count();
+            assert!(zeros == 0 || zeros == last - first, "one class per sequence and head");
+        }
+    }
+    let extreme = (0..50u64).any(|seed| {
+        let gates = Gates { seed: seed + 1, ..gates(Some(GateClass::Slow), true) };
+        let (g, b) = gates.contents(&field);
+        read(&g).contains(&-1.0e4) && read(&b).contains(&1.0)
+    });
+    assert!(extreme);
+}
+
+#[test]
+fn a_value_costs_nanoseconds() {
+    let dims = Decisions::new();
+    let domain = Domain::Range([-4096.0, 4096.0]);
+    for dtype in FLOATS {
+        let field = Field { dtype, shape: &[4000, 128], domain: &domain, seed: 3, dims: &dims };
+        let start = std::time::Instant::now();
+        let content = materialised(&Values::Normal(0.3), &field, None);
+        let each = start.elapsed().as_secs_f64() * 1e9 / field.count() as f64;
+        println!("{dtype}: {each:.1} ns a value");
+        assert!(
+            matches!(content, Content::Dense(bytes) if bytes.len() as u64 == field.count() * dtype.size_bytes())
+        );
+        // Far above what it takes, far below what a transcendental function an element would.
+        assert!(each < 300.0, "{dtype}: {each} ns a value");
+    }
+}

@@ -1,0 +1,41 @@
+//! What is written twice agrees: fuzz targets and registry, contracts on disk and in the binary.
+
+use properties::fuzz_targets;
+use properties::subject::{canary, subjects};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+#[test]
+fn every_contract_has_its_fuzz_target() {
+    let manifest = std::fs::read_to_string(Path::new(ROOT).join("fuzz/Cargo.toml")).expect("readable");
+    let wanted = fuzz_targets::manifest(&manifest).expect("the manifest has its mark");
+    assert!(manifest == wanted, "fuzz/Cargo.toml is behind the registry: run `{}`", fuzz_targets::COMMAND);
+}
+
+#[test]
+fn every_contract_on_disk_is_in_the_registry() {
+    let mut on_disk = BTreeSet::new();
+    for family in std::fs::read_dir(Path::new(ROOT).join("contracts")).expect("readable") {
+        let family = family.expect("readable").path();
+        if !family.is_dir() || family.ends_with("src") || family.ends_with("tests") {
+            continue;
+        }
+        for file in std::fs::read_dir(&family).expect("readable") {
+            let file = file.expect("readable").path();
+            if file.extension().is_some_and(|extension| extension == "yaml") {
+                on_disk.insert(file.file_stem().expect("a stem").to_string_lossy().into_owned());
+            }
+        }
+    }
+    let registered: BTreeSet<String> =
+        subjects().iter().chain(canary()).map(|subject| subject.name().to_owned()).collect();
+    assert_eq!(on_disk, registered, "add the missing word to `registry!` in contracts/src/lib.rs");
+    assert!(!registered.is_empty());
+}
+
+#[test]
+fn every_registered_kernel_is_a_subject() {
+    assert_eq!(subjects().len(), kernels::registry::KERNELS.len());
+}

@@ -1,0 +1,347 @@
+//! The gated delta rule, row by row in f64, with the magnitudes that bound any evaluation of it.
+//! Invariant: every value is a plain sum or product of the equations, never masked, reordered or
+//! chunked, so NaN goes exactly where they send it and the result can judge chunked kernels.
+//!
+//! Per value head, with the state S `[Dv,Dk]`, α = e^g and the key head's rows q and k:
+//!
+//! ```text
+//! δ_t = β_t(v_t − α_t S_{t−1} k_t)      S_t = α_t S_{t−1} + δ_t k_tᵀ      o_t = scale · S_t q_t
+//! m_t = β_t(|v_t| + |α_t S_{t−1}|·|k_t|)  M_t = α_t M_{t−1} + m_t |k_t|ᵀ    M^o_t = scale · M_t |q_t|
+//! ```
+//!
+//! `M_0 = |S_0|`. M follows the true S, so it sums the absolute terms of every path into an element:
+//! a rounding anywhere on a path moves the element by at most a few units of its M.
+
+use crate::{Expected, Outputs};
+
+/// Rows over which log decays are summed for Γ: the chunk of the chunked form.
+pub const CHUNK_ROWS: usize = 64;
+
+/// Value rows advanced together. A value row of S never meets another, so a tile of them stays in
+/// cache over all rows of a sequence; lanes are innermost so that no sum is reordered.
+const LANES: usize = 16;
+
+/// Which key head a value head reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadMap {
+    /// Neighbouring value heads share a key head: `hv div (Hv/Hk)`.
+    Block,
+    /// Value heads take key heads in turn: `hv mod Hk`.
+    Cyclic,
+}
+
+/// Counts of heads and channels. `value_heads` is a multiple of `key_heads`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    /// Hk, the heads of q and k.
+    pub key_heads: usize,
+    /// Hv, the heads of v, g, β, the state and the output.
+    pub value_heads: usize,
+    /// Dk, the channels of q and k.
+    pub key_dim: usize,
+    /// Dv, the channels of v and the output.
+    pub value_dim: usize,
+    /// Which key head a value head reads.
+    pub map: HeadMap,
+}
+
+impl Heads {
+    /// The key head that value head `value_head` reads.
+    pub fn key_head(&self, value_head: usize) -> usize {
+        match self.map {
+            HeadMap::Block => value_head / (self.value_heads / self.key_heads),
+            HeadMap::Cyclic => value_head % self.key_heads,
+        }
+    }
+
+    /// Elements of one slot of the state.
+    pub fn slot_count(&self) -> usize {
+        self.value_heads * self.value_dim * self.key_dim
+    }
+}
+
+/// What the recurrence reads, row-major.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// `[rows,Hk,Dk]`, already normalised.
+    pub q: &'a [f64],
+    /// `[rows,Hk,Dk]`, already normalised.
+    pub k: &'a [f64],
+    /// `[rows,Hv,Dv]`.
+    pub v: &'a [f64],
+    /// `[rows,Hv]`, the logarithm of the decay.
+    pub g: &'a [f64],
+    /// `[rows,Hv]`, the strength of the write.
+    pub beta: &'a [f64],
+    /// Factor of the output, normally Dk^−½.
+    pub scale: f64,
+}
+
+/// Consecutive rows that share a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    /// Index of the first row.
+    pub first_row: usize,
+    /// Number of rows; zero leaves the state as it starts.
+    pub row_count: usize,
+    /// Where the state lives; `None` skips the sequence.
+    pub slot: Option<usize>,
+}
+
+/// Results, magnitudes and measures. Rows of no sequence and slots of none hold zero.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recurrence {
+    /// `[rows,Hv,Dv]`.
+    pub o: Vec<f64>,
+    /// M^o, `[rows,Hv,Dv]`.
+    pub o_paths: Vec<f64>,
+    /// M^o·Γ of the row's sequence and head, `[rows,Hv,Dv]`.
+    pub o_paths_gamma: Vec<f64>,
+    /// Final state, `[slots,Hv,Dv,Dk]`.
+    pub s: Vec<f64>,
+    /// M of the final state, `[slots,Hv,Dv,Dk]`.
+    pub s_paths: Vec<f64>,
+    /// M·Γ of the final state, `[slots,Hv,Dv,Dk]`.
+    pub s_paths_gamma: Vec<f64>,
+    /// Relative RMS error a state kept in f32 reaches, `[slots,Hv]`.
+    pub rounding_walk: Vec<f64>,
+    /// 1 + Γ/32, `[slots,Hv]`.
+    pub one_plus_gamma_32: Vec<f64>,
+}
+
+/// Advances every sequence from its slot of `initial` (`[slots,Hv,Dv,Dk]`), or from zero without one.
+///
+/// # Panics
+/// If a slice is shorter than its shape or a slot is not below `slots`.
+pub fn gated_delta_rule(
+    heads: Heads,
+    rows: Rows<'_>,
+    sequences: &[Sequence],
+    slots: usize,
+    initial: Option<&[f64]>,
+) -> Recurrence {
+    let state_count = slots * heads.slot_count();
+    let mut result = Recurrence {
+        o: vec![0.0; rows.v.len()],
+        o_paths: vec![0.0; rows.v.len()],
+        o_paths_gamma: vec![0.0; rows.v.len()],
+        s: vec![0.0; state_count],
+        s_paths: vec![0.0; state_count],
+        s_paths_gamma: vec![0.0; state_count],
+        rounding_walk: vec![0.0; slots * heads.value_heads],
+        one_plus_gamma_32: vec![0.0; slots * heads.value_heads],
+    };
+    for sequence in sequences {
+        let Some(slot) = sequence.slot else { continue };
+        assert!(slot < slots, "slot {slot} is outside a pool of {slots}");
+        for value_head in 0..heads.value_heads {
+            let head = Head { heads, rows, sequence: *sequence, value_head };
+            head.advance(slot, initial, &mut result);
+        }
+    }
+    result
+}
+
+/// One value head of one sequence.
+struct Head<'a> {
+    heads: Heads,
+    rows: Rows<'a>,
+    sequence: Sequence,
+    value_head: usize,
+}
+
+impl Head<'_> {
+    fn advance(&self, slot: usize, initial: Option<&[f64]>, result: &mut Recurrence) {
+        let Heads { key_dim, value_dim, value_heads, .. } = self.heads;
+        let gates: Vec<Gate> = self.gates().collect();
+        let gamma = largest_chunk_decay(&gates);
+        let group = slot * value_heads + self.value_head;
+        result.rounding_walk[group] = rounding_walk(&gates, key_dim);
+        result.one_plus_gamma_32[group] = 1.0 + gamma / 32.0;
+        for first in (0..value_dim).step_by(LANES) {
+            let lanes = LANES.min(value_dim - first);
+            let state = (group * value_dim + first) * key_dim..;
+            let mut tile = Tile::new(key_dim);
+            if let Some(initial) = initial {
+                tile.load(&initial[state.clone()][..lanes * key_dim]);
+            }
+            for (row, gate) in (self.sequence.first_row..).zip(&gates) {
+                self.advance_tile(&mut tile, row, *gate, first..first + lanes, gamma, result);
+            }
+            let stored = state.start..state.start + lanes * key_dim;
+            tile.store(&mut result.s[stored.clone()], &mut result.s_paths[stored.clone()]);
+            for at in stored {
+                result.s_paths_gamma[at] = result.s_paths[at] * gamma;
+            }
+        }
+    }
+
+    /// One row for the value channels `channels`.
+    fn advance_tile(
+        &self,
+        tile: &mut Tile,
+        row: usize,
+        gate: Gate,
+        channels: std::ops::Range<usize>,
+        gamma: f64,
+        result: &mut Recurrence,
+    ) {
+        let Heads { key_heads, key_dim, value_dim, value_heads, .. } = self.heads;
+        let keys = (row * key_heads + self.heads.key_head(self.value_head)) * key_dim..;
+        let first = (row * value_heads + self.value_head) * value_dim + channels.start;
+        let values = first..first + channels.len();
+        let mut v = [0.0; LANES];
+        v[..channels.len()].copy_from_slice(&self.rows.v[values.clone()]);
+        let (read, read_paths) = tile.advance(
+            gate,
+            &self.rows.k[keys.clone()][..key_dim],
+            &self.rows.q[keys][..key_dim],
+            v,
+        );
+        for (at, lane) in values.zip(0..) {
+            result.o[at] = self.rows.scale * read[lane];
+            result.o_paths[at] = self.rows.scale.abs() * read_paths[lane];
+            result.o_paths_gamma[at] = result.o_paths[at] * gamma;
+        }
+    }
+
+    fn gates(&self) -> impl Iterator<Item = Gate> {
+        let Sequence { first_row, row_count, .. } = self.sequence;
+        (first_row..first_row + row_count).map(|row| {
+            let at = row * self.heads.value_heads + self.value_head;
+            let log_decay = self.rows.g[at];
+            Gate { log_decay, alpha: libm::exp(log_decay), beta: self.rows.beta[at] }
+        })
+    }
+}
+
+/// The two gates of one row and head.
+#[derive(Clone, Copy)]
+struct Gate {
+    log_decay: f64,
+    alpha: f64,
+    beta: f64,
+}
+
+/// Γ of one head: the largest |Σ g| over the chunks of the sequence.
+fn largest_chunk_decay(gates: &[Gate]) -> f64 {
+    gates
+        .chunks(CHUNK_ROWS)
+        .map(|chunk| chunk.iter().map(|gate| gate.log_decay).sum::<f64>().abs())
+        .fold(0.0, f64::max)
+}
+
+/// 0.42·2⁻²⁴·√min(T, N_eff): state rounding is a random walk that decay and overwriting contract,
+/// so it grows as √T only up to N_eff = 1/(1 − E[α²](1 − E[β(2−β)]/Dk)).
+fn rounding_walk(gates: &[Gate], key_dim: usize) -> f64 {
+    if gates.is_empty() {
+        return 0.0;
+    }
+    let row_count = gates.len() as f64;
+    let mean = |of: fn(&Gate) -> f64| gates.iter().map(of).sum::<f64>() / row_count;
+    let kept = mean(|gate| gate.alpha * gate.alpha);
+    let overwritten = mean(|gate| gate.beta * (2.0 - gate.beta)) / key_dim as f64;
+    let lost = 1.0 - kept * (1.0 - overwritten);
+    // Nothing lost per row (or a NaN gate): the walk never saturates.
+    let effective_rows = if lost > 0.0 { (1.0 / lost).min(row_count) } else { row_count };
+    0.42 * 2f64.powi(-24) * effective_rows.sqrt()
+}
+
+/// `LANES` value rows of S and M, transposed to `[Dk][LANES]`.
+struct Tile {
+    state: Vec<[f64; LANES]>,
+    paths: Vec<[f64; LANES]>,
+}
+
+impl Tile {
+    fn new(key_dim: usize) -> Tile {
+        Tile { state: vec![[0.0; LANES]; key_dim], paths: vec![[0.0; LANES]; key_dim] }
+    }
+
+    /// Takes up to `LANES` value rows of the state, each of `key_dim` elements.
+    fn load(&mut self, rows: &[f64]) {
+        for (lane, row) in rows.chunks_exact(self.state.len()).enumerate() {
+            for ((state, paths), value) in self.state.iter_mut().zip(&mut self.paths).zip(row) {
+                state[lane] = *value;
+                paths[lane] = value.abs();
+            }
+        }
+    }
+
+    /// The inverse of `load`.
+    fn store(&self, rows: &mut [f64], paths: &mut [f64]) {
+        let key_dim = self.state.len();
+        for lane in 0..rows.len() / key_dim {
+            for key in 0..key_dim {
+                rows[lane * key_dim + key] = self.state[key][lane];
+                paths[lane * key_dim + key] = self.paths[key][lane];
+            }
+        }
+    }
+
+    /// One row of the recurrence; returns S_t q and M_t |q|, not yet scaled.
+    fn advance(
+        &mut self,
+        Gate { alpha, beta, .. }: Gate,
+        k: &[f64],
+        q: &[f64],
+        v: [f64; LANES],
+    ) -> ([f64; LANES], [f64; LANES]) {
+        let mut recalled = [0.0; LANES];
+        let mut recalled_paths = [0.0; LANES];
+        for (state, &k) in self.state.iter().zip(k) {
+            for lane in 0..LANES {
+                let term = alpha * state[lane] * k;
+                recalled[lane] += term;
+                recalled_paths[lane] += term.abs();
+            }
+        }
+        let delta: [f64; LANES] = std::array::from_fn(|lane| beta * (v[lane] - recalled[lane]));
+        let delta_paths: [f64; LANES] =
+            std::array::from_fn(|lane| beta.abs() * (v[lane].abs() + recalled_paths[lane]));
+        // M follows the same recurrence as S, with absolute terms.
+        let read = write_and_read(&mut self.state, alpha, delta, k, q, |x| x);
+        let read_paths = write_and_read(&mut self.paths, alpha.abs(), delta_paths, k, q, f64::abs);
+        (read, read_paths)
+    }
+}
+
+/// X ← decay·X + written·kᵀ, then X·q, with `part` applied to k and q.
+fn write_and_read(
+    tile: &mut [[f64; LANES]],
+    decay: f64,
+    written: [f64; LANES],
+    k: &[f64],
+    q: &[f64],
+    part: impl Fn(f64) -> f64,
+) -> [f64; LANES] {
+    let mut read = [0.0; LANES];
+    for (elements, (&k, &q)) in tile.iter_mut().zip(k.iter().zip(q)) {
+        let (k, q) = (part(k), part(q));
+        for lane in 0..LANES {
+            elements[lane] = decay * elements[lane] + written[lane] * k;
+            read[lane] += elements[lane] * q;
+        }
+    }
+    read
+}
+
+impl Recurrence {
+    /// The tensors `o` and `s` of a contract.
+    pub fn into_outputs(self) -> Outputs {
+        let o = Expected::Real {
+            value: self.o,
+            magnitudes: vec![("paths", self.o_paths), ("paths_gamma", self.o_paths_gamma)],
+            measures: Vec::new(),
+        };
+        let s = Expected::Real {
+            value: self.s,
+            magnitudes: vec![("paths", self.s_paths), ("paths_gamma", self.s_paths_gamma)],
+            measures: vec![
+                ("rounding_walk", self.rounding_walk),
+                ("one_plus_gamma_32", self.one_plus_gamma_32),
+            ],
+        };
+        Outputs { tensors: vec![("o", o), ("s", s)] }
+    }
+}

@@ -1,0 +1,49 @@
+//! What the kernels of the gated delta rule share: their row tensors as f64 and their counts of heads.
+
+use super::gated_delta_rule::{HeadMap, Heads, Rows};
+use crate::Inputs;
+
+/// The row tensors as f64.
+pub(super) struct GatedDeltaInputs {
+    pub(super) heads: Heads,
+    pub(super) slots: usize,
+    q: Vec<f64>,
+    k: Vec<f64>,
+    v: Vec<f64>,
+    g: Vec<f64>,
+    beta: Vec<f64>,
+    scale: f64,
+}
+
+impl GatedDeltaInputs {
+    /// Reads q, k, v, g, beta, `scale`, `slots` and `head_map`; head counts come from the shapes.
+    pub(super) fn read(inputs: &Inputs) -> GatedDeltaInputs {
+        let extent = |tensor: &str, axis: usize| inputs.tensor(tensor).shape[axis] as usize;
+        let map = match inputs.word("head_map") {
+            "block" => HeadMap::Block,
+            "cyclic" => HeadMap::Cyclic,
+            other => panic!("option `head_map` is `{other}`; the reference knows block and cyclic"),
+        };
+        GatedDeltaInputs {
+            heads: Heads {
+                key_heads: extent("q", 1),
+                value_heads: extent("v", 1),
+                key_dim: extent("q", 2),
+                value_dim: extent("v", 2),
+                map,
+            },
+            slots: usize::try_from(inputs.dim("slots")).expect("dim `slots` is not negative"),
+            q: inputs.tensor("q").to_f64(),
+            k: inputs.tensor("k").to_f64(),
+            v: inputs.tensor("v").to_f64(),
+            g: inputs.tensor("g").to_f64(),
+            beta: inputs.tensor("beta").to_f64(),
+            scale: inputs.scalar("scale"),
+        }
+    }
+
+    /// The view the recurrence takes.
+    pub(super) fn rows(&self) -> Rows<'_> {
+        Rows { q: &self.q, k: &self.k, v: &self.v, g: &self.g, beta: &self.beta, scale: self.scale }
+    }
+}
