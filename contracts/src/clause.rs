@@ -102,7 +102,8 @@ impl AutoReject {
 }
 
 /// Rules every kernel keeps unless its contract excepts one, and what checking them needs.
-pub const HOUSE_RULES: [(&str, Need); 13] = [
+pub const HOUSE_RULES: [(&str, Need); 14] = [
+    ("accepts", Need::Nothing),
     ("bounds", Need::Nothing),
     ("initialised", Need::Nothing),
     ("races", Need::Nothing),

@@ -110,7 +110,9 @@ impl Call {
                     return Err(Rejection::new(
                         ErrorKind::Alias,
                         name,
-                        format!("is written and overlaps `{other_name}`; give it memory of its own"),
+                        format!(
+                            "is written and overlaps `{other_name}`; give it memory of its own"
+                        ),
                     ));
                 }
             }
@@ -130,8 +132,12 @@ impl TensorArg {
         if self.count() == 0 {
             return 0;
         }
-        let last: u64 =
-            self.shape.iter().zip(&self.strides).map(|(extent, stride)| (extent - 1) * stride).sum();
+        let last: u64 = self
+            .shape
+            .iter()
+            .zip(&self.strides)
+            .map(|(extent, stride)| (extent - 1) * stride)
+            .sum();
         (last + 1) * self.dtype.size_bytes()
     }
 
@@ -229,7 +235,8 @@ impl TensorArg {
         let pitch = self.pitch_bytes().unwrap_or(0);
         let rows = self.shape.first().copied().unwrap_or(1);
         if !self.offset_bytes.is_multiple_of(bytes) {
-            let detail = format!("base is {} bytes past a {bytes}-byte boundary", self.offset_bytes % bytes);
+            let detail =
+                format!("base is {} bytes past a {bytes}-byte boundary", self.offset_bytes % bytes);
             return Err(Rejection::new(ErrorKind::Align, name, detail));
         }
         if rows > 1 && !pitch.is_multiple_of(bytes) {

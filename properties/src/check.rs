@@ -122,6 +122,14 @@ fn examined(
     (first, later): (&mut Observed, &mut Observed),
     exercised: &mut Exercised,
 ) -> Result<Verdict, ToolError> {
+    if *examine == Examine::Rejections {
+        for id in &subject.rejections {
+            if let Refusal::Failed(verdict) = reject::examine(id, subject, case, exercised)? {
+                return Ok(verdict);
+            }
+        }
+        return Ok(Verdict::Agree);
+    }
     if let Examine::Rejection(id) = examine {
         match reject::examine(id, subject, case, exercised)? {
             Refusal::Held => return Ok(Verdict::Agree),
@@ -135,7 +143,7 @@ fn examined(
         return Ok(verdict);
     }
     match examine {
-        Examine::Kernel | Examine::Rejection(_) => {}
+        Examine::Kernel | Examine::Rejection(_) | Examine::Rejections => {}
         Examine::Relation(id) => {
             let found = relation::examine(id, &prepared, first, session, exercised)?;
             return Ok(found.unwrap_or(Verdict::Agree));
@@ -171,6 +179,7 @@ fn kernel(
         Ok(plan) => plan,
         Err(refusal) => return Ok(Some(refused_legal(&refusal))),
     };
+    exercised.mark(prepared.subject, &["house", "accepts"]);
     let disagree = |found: Disagreement| Ok(Some(Verdict::Disagree(Box::new(found))));
     let is_exact = session.backend.name() == EXACT_BACKEND;
     let poison = prepared.case.poison;

@@ -168,7 +168,9 @@ impl Choices for Exhaustive {
 
 /// SplitMix64's finaliser over two words.
 pub fn mix(seed: u64, word: u64) -> u64 {
-    let mut z = seed.wrapping_add(word.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x632b_e59b_d9b4_e019);
+    let mut z = seed
+        .wrapping_add(word.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .wrapping_add(0x632b_e59b_d9b4_e019);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

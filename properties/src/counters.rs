@@ -71,10 +71,32 @@ impl Counters {
                 }
                 let cases = self.counts.get(&(label.clone(), place)).copied().unwrap_or(0);
                 let not_here = clause.needs.missing(has_cuda, has_nvrtc);
-                lines.push(Exercised { clause: clause.id.clone(), dtypes: label.clone(), cases, not_here });
+                lines.push(Exercised {
+                    clause: clause.id.clone(),
+                    dtypes: label.clone(),
+                    cases,
+                    not_here,
+                });
             }
         }
         lines
+    }
+
+    /// Relations that still lack cases for some dtype, the least exercised first: each needs an
+    /// examination of its own.
+    pub fn neediest(&self, subject: &Subject, cases_per_clause: u64) -> Vec<String> {
+        let mut lacking: Vec<(u64, String)> = Vec::new();
+        for line in self.summary(subject, false, false) {
+            if !line.clause.starts_with("relations.") || line.cases >= cases_per_clause {
+                continue;
+            }
+            match lacking.iter_mut().find(|(_, clause)| *clause == line.clause) {
+                Some((least, _)) => *least = line.cases.min(*least),
+                None => lacking.push((line.cases, line.clause)),
+            }
+        }
+        lacking.sort();
+        lacking.into_iter().map(|(_, clause)| clause).collect()
     }
 
     /// The smallest count over everything that can be exercised here.

@@ -1,5 +1,5 @@
-//! What is examined of a case besides the kernel against its reference: one relation, one
-//! rejection, or (in replay) all that apply. A decision like any other, so the fuzzer steers it.
+//! What is examined of a case besides the kernel against its reference: one relation, all
+//! rejections, or (in replay) all that apply. A decision like any other, so the fuzzer steers it.
 
 use crate::choices::{Choices, Path};
 use contracts::format::Contract;
@@ -13,13 +13,15 @@ pub enum Examine {
     Relation(String),
     /// One call that must be refused, by clause id (`rejects.…`, `requires.…`).
     Rejection(String),
+    /// Every call that must be refused: each is the legal call with one edit, and nothing is launched.
+    Rejections,
     /// Everything that applies.
     All,
 }
 
 impl Examine {
-    /// Draws: about half the cases kernel only, a third one relation, the rest one rejection.
-    pub fn draw(contract: &Contract, rejections: &[String], choices: &mut dyn Choices) -> Examine {
+    /// Draws: about half the cases kernel only, a third one relation, the rest every rejection.
+    pub fn draw(contract: &Contract, choices: &mut dyn Choices) -> Examine {
         let path = Path::new("examine");
         match choices.choose(path, 12) {
             6..=9 if !contract.relations.is_empty() => {
@@ -27,10 +29,7 @@ impl Examine {
                 let name = contract.relations.get_index(which as usize).map(|(name, _)| name);
                 name.map_or(Examine::Kernel, |name| Examine::Relation(format!("relations.{name}")))
             }
-            10..=11 if !rejections.is_empty() => {
-                let which = choices.choose(path.child("rejection"), rejections.len() as u64);
-                Examine::Rejection(rejections[which as usize].clone())
-            }
+            10..=11 => Examine::Rejections,
             _ => Examine::Kernel,
         }
     }

@@ -102,16 +102,13 @@ impl Harness {
     }
 
     fn crash(&mut self, case: &contracts::case::Case, verdict: &crate::verdict::Verdict) -> ! {
-        eprintln!("{}: a disagreement; shrinking it for up to {SHRINK_LIMIT:?}", self.subject.name());
-        let mut backend = VmBackend::new();
-        let shrunk = shrink_on(
-            self.subject,
-            case,
-            verdict,
-            &mut backend,
-            &mut self.workspace,
-            SHRINK_LIMIT,
+        eprintln!(
+            "{}: a disagreement; shrinking it for up to {SHRINK_LIMIT:?}",
+            self.subject.name()
         );
+        let mut backend = VmBackend::new();
+        let shrunk =
+            shrink_on(self.subject, case, verdict, &mut backend, &mut self.workspace, SHRINK_LIMIT);
         let written = corpus::write_regression(
             &repository().join("corpora"),
             self.subject,
@@ -165,7 +162,8 @@ impl Harness {
             1 if records > 0 => size -= 8,
             kind => {
                 let append = size + 8 <= limit && (kind < 5 || records == 0);
-                let place = if append { size } else { 8 + 8 * (random(2) as usize % records.max(1)) };
+                let place =
+                    if append { size } else { 8 + 8 * (random(2) as usize % records.max(1)) };
                 if append {
                     size += 8;
                 }

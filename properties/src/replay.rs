@@ -71,7 +71,9 @@ pub fn replay_on(
     for path in paths {
         let (subject, case) = read(path)?;
         let examine = match &case.found {
-            Some(found) if !found.clause.starts_with("house.") => Examine::for_clause(&found.clause),
+            Some(found) if !found.clause.starts_with("house.") => {
+                Examine::for_clause(&found.clause)
+            }
             _ => Examine::Kernel,
         };
         for backend in backends.iter_mut() {
@@ -83,7 +85,9 @@ pub fn replay_on(
                 Standing::Passes => Meaning::Passes,
                 Standing::Fails => Meaning::Fails,
                 Standing::Tolerated(entry) => Meaning::Tolerated(entry.issue.clone()),
-                Standing::PassesUnexpectedly(entry) => Meaning::PassesUnexpectedly(entry.issue.clone()),
+                Standing::PassesUnexpectedly(entry) => {
+                    Meaning::PassesUnexpectedly(entry.issue.clone())
+                }
                 Standing::Undecided => Meaning::Undecided,
             };
             let faulted = matches!(verdict, Verdict::Fault(_));

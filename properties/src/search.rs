@@ -7,6 +7,7 @@ use crate::corpus;
 use crate::counters::Counters;
 use crate::examine::Examine;
 use crate::generate;
+use crate::relation;
 use crate::shrink::{Shrunk, shrink};
 use crate::subject::Subject;
 use crate::verdict::Verdict;
@@ -197,7 +198,8 @@ impl Shared {
         let mut best: Option<(Duration, usize)> = None;
         for (place, subject) in self.plan.subjects.iter().enumerate() {
             let state = lock(&self.states[place]);
-            let finished = state.counters.least(subject, false, false) >= self.plan.cases_per_clause
+            let finished = state.counters.least(subject, false, false)
+                >= self.plan.cases_per_clause
                 || state.findings.len() >= self.plan.findings_per_subject;
             if !finished && best.is_none_or(|(spent, _)| state.spent < spent) {
                 best = Some((state.spent, place));
@@ -225,13 +227,15 @@ fn batch(shared: &Shared, place: usize, workspace: &mut Workspace) -> Result<(),
     let mut counters = Counters::default();
     let mut unsupported = BTreeSet::new();
     let started = Instant::now();
-    for _ in 0..BATCH {
+    let aims = lock(&shared.states[place]).counters.neediest(subject, shared.plan.cases_per_clause);
+    for turn in 0..BATCH as usize {
         if shared.is_over() {
             break;
         }
         let number = shared.next_case[place].fetch_add(1, Ordering::Relaxed);
-        let mut choices = Seeded { seed: mix(shared.plan.seed, number) };
-        let Ok(draw) = generate::draw(subject, &mut choices) else {
+        // Every other case examines the relation examined least; the rest follow their own draw.
+        let aim = aims.get(turn / 2 % aims.len().max(1)).filter(|_| turn % 2 == 1);
+        let Some(draw) = draw_for(subject, aim, mix(shared.plan.seed, number)) else {
             counters.discarded += 1;
             continue;
         };
@@ -255,6 +259,18 @@ fn batch(shared: &Shared, place: usize, workspace: &mut Workspace) -> Result<(),
     Ok(())
 }
 
+/// A case of this seed; with an aim, the first of a few that the relation has something to say of.
+fn draw_for(subject: &Subject, aim: Option<&String>, seed: u64) -> Option<generate::Draw> {
+    const TRIES: u64 = 64;
+    let Some(aim) = aim else { return generate::draw(subject, &mut Seeded { seed }).ok() };
+    let draws = (0..TRIES)
+        .filter_map(|nth| generate::draw(subject, &mut Seeded { seed: mix(seed, nth) }).ok());
+    let mut draw =
+        draws.into_iter().find(|draw| relation::speaks_of(aim, subject.contract, &draw.case))?;
+    draw.examine = Examine::Relation(aim.clone());
+    Some(draw)
+}
+
 fn found(
     shared: &Shared,
     place: usize,
@@ -272,7 +288,8 @@ fn found(
         return Ok(());
     }
     let mut backend = VmBackend::new();
-    let shrunk = shrink_on(subject, case, verdict, &mut backend, workspace, shared.plan.shrink_limit);
+    let shrunk =
+        shrink_on(subject, case, verdict, &mut backend, workspace, shared.plan.shrink_limit);
     let path = match &shared.plan.corpora {
         Some(root) => {
             let path = corpus::write_regression(root, subject, &shrunk.case, &shrunk.verdict, "vm");
@@ -298,8 +315,7 @@ pub fn shrink_on(
 ) -> Shrunk {
     let examine = Examine::for_clause(verdict.clause().unwrap_or_default());
     let mut ignored = Counters::default();
-    let mut judge = |case: &Case| {
-        check(subject, case, &examine, backend, workspace, &mut ignored).ok()
-    };
+    let mut judge =
+        |case: &Case| check(subject, case, &examine, backend, workspace, &mut ignored).ok();
     shrink(subject, case, verdict, &mut judge, limit)
 }

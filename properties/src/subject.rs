@@ -33,7 +33,14 @@ impl Subject {
             .map(|clause| clause.id.clone())
             .filter(|id| id.starts_with("rejects.") || id.starts_with("requires."))
             .collect();
-        Subject { contract, family: kernel.family, plan: kernel.plan, reference, clauses, rejections }
+        Subject {
+            contract,
+            family: kernel.family,
+            plan: kernel.plan,
+            reference,
+            clauses,
+            rejections,
+        }
     }
 
     /// The contract's name.

@@ -25,7 +25,11 @@ fn the_planted_tail_bug_is_found_and_shrunk_to_a_glance() {
         };
         let summary = search(plan, &STOP, &mut |_, _| {}).expect("the search runs");
         let finding = summary.subjects[0].findings.first().expect("the planted bug is found");
-        assert!(finding.after_cases <= 200, "seed {seed}: found after {} cases", finding.after_cases);
+        assert!(
+            finding.after_cases <= 200,
+            "seed {seed}: found after {} cases",
+            finding.after_cases
+        );
         let case = &finding.shrunk.case;
         let length = case.dims["n"];
         assert!(

@@ -1,6 +1,8 @@
 //! Every contract of the registry: its corpus replays, its fixtures and fresh cases agree, and every
 //! clause is exercised for every dtype. With `--features cuda` the same runs on the GPU.
 
+use kernels::backend::Backend;
+use kernels::backend::vm::VmBackend;
 use properties::check::{Workspace, check};
 use properties::choices::{Seeded, mix};
 use properties::counters::Counters;
@@ -9,8 +11,6 @@ use properties::generate;
 use properties::report;
 use properties::search::{Plan, search};
 use properties::subject::{Subject, subject};
-use kernels::backend::Backend;
-use kernels::backend::vm::VmBackend;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -42,7 +42,8 @@ fn corpora() -> &'static Path {
 
 fn corpus_replays(name: &str) {
     let subject = named(name);
-    let paths = properties::corpus::files(corpora(), subject.name()).unwrap_or_else(|e| panic!("{e}"));
+    let paths =
+        properties::corpus::files(corpora(), subject.name()).unwrap_or_else(|e| panic!("{e}"));
     let replays = properties::replay::replay_on(corpora(), &paths, &mut backends())
         .unwrap_or_else(|e| panic!("{e}"));
     let failed: Vec<_> = replays.iter().filter(|replay| replay.is_failure()).cloned().collect();
@@ -71,7 +72,11 @@ fn fixtures_agree(name: &str) {
                     &mut counters,
                 )
                 .unwrap_or_else(|e| panic!("{name}: fixture {fixture}: {e}"));
-                assert!(!verdict.is_failure(), "{}", report::finding(subject, &case, &verdict, None));
+                assert!(
+                    !verdict.is_failure(),
+                    "{}",
+                    report::finding(subject, &case, &verdict, None)
+                );
             }
         }
     }
@@ -96,7 +101,10 @@ fn clauses_are_exercised(name: &str) {
     let found = &summary.subjects[0];
     for finding in &found.findings {
         let shrunk = &finding.shrunk;
-        panic!("{}", report::finding(subject, &shrunk.case, &shrunk.verdict, finding.path.as_deref()));
+        panic!(
+            "{}",
+            report::finding(subject, &shrunk.case, &shrunk.verdict, finding.path.as_deref())
+        );
     }
     assert!(found.unsupported.is_empty(), "{name}: the machine lacks {:?}", found.unsupported);
     let least = found.counters.least(subject, false, false);
@@ -124,7 +132,11 @@ fn gpu_agrees(name: &str) {
             )
             .unwrap_or_else(|e| panic!("{name}: {e}"));
             if verdict.is_failure() {
-                panic!("{}: {}", backend.name(), report::finding(subject, &draw.case, &verdict, None));
+                panic!(
+                    "{}: {}",
+                    backend.name(),
+                    report::finding(subject, &draw.case, &verdict, None)
+                );
             }
         }
     }
@@ -143,16 +155,13 @@ fn production_agrees(name: &str) {
         let mut choices = Seeded { seed: 0x9d0d };
         let case = generate::draw_fixture(subject, shape, &mut choices)
             .unwrap_or_else(|e| panic!("{name}: production shape {shape}: {}", e.0));
-        let verdict = check(
-            subject,
-            &case,
-            &Examine::Kernel,
-            cuda.as_mut(),
-            &mut workspace,
-            &mut counters,
-        )
-        .unwrap_or_else(|e| panic!("{name}: {shape}: {e}"));
-        assert!(matches!(verdict, properties::verdict::Verdict::Agree), "{name}: {shape}: {verdict}");
+        let verdict =
+            check(subject, &case, &Examine::Kernel, cuda.as_mut(), &mut workspace, &mut counters)
+                .unwrap_or_else(|e| panic!("{name}: {shape}: {e}"));
+        assert!(
+            matches!(verdict, properties::verdict::Verdict::Agree),
+            "{name}: {shape}: {verdict}"
+        );
     }
 }
 

@@ -9,9 +9,14 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 #[test]
 fn every_contract_has_its_fuzz_target() {
-    let manifest = std::fs::read_to_string(Path::new(ROOT).join("fuzz/Cargo.toml")).expect("readable");
+    let manifest =
+        std::fs::read_to_string(Path::new(ROOT).join("fuzz/Cargo.toml")).expect("readable");
     let wanted = fuzz_targets::manifest(&manifest).expect("the manifest has its mark");
-    assert!(manifest == wanted, "fuzz/Cargo.toml is behind the registry: run `{}`", fuzz_targets::COMMAND);
+    assert!(
+        manifest == wanted,
+        "fuzz/Cargo.toml is behind the registry: run `{}`",
+        fuzz_targets::COMMAND
+    );
 }
 
 #[test]

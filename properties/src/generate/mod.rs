@@ -52,7 +52,7 @@ pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discar
         fixture = fixtures.get_index(which as usize).map(|(_, fixture)| fixture);
     }
     let case = assemble(subject.contract, fixture, false, choices)?;
-    let examine = Examine::draw(subject.contract, &subject.rejections, choices);
+    let examine = Examine::draw(subject.contract, choices);
     Ok(Draw { case, examine })
 }
 
@@ -78,6 +78,15 @@ pub fn draw_fixture(
         )));
     };
     assemble(contract, Some(assigned), production.is_some(), choices)
+}
+
+/// Completes an assignment that stands in no contract, within the bounds of a free draw.
+pub fn draw_assigned(
+    subject: &Subject,
+    assigned: &Fixture,
+    choices: &mut dyn Choices,
+) -> Result<Case, Discard> {
+    assemble(subject.contract, Some(assigned), false, choices)
 }
 
 /// Features drawn once a case: each is off in about half of all cases, so that they occur alone and

@@ -13,6 +13,9 @@ use reference::Expected;
 
 /// ‖r‖ of a group must be at least this share of ‖paths‖: below, cancellation rules the quotient.
 const WELL_CONDITIONED: f64 = 1.0 / 256.0;
+/// Error per element that is never counted: where results underflow f32, nothing relative holds
+/// (linear_attention §0.3, a_S).
+const FLOOR: f64 = 1.0e-30;
 /// The magnitude conditioning is measured by.
 const CONDITION: &str = "paths";
 
@@ -117,5 +120,7 @@ fn judge(group: &Group, drift: &Drift, measure: &[f64]) -> Option<(f64, f64)> {
         return None;
     }
     let measure = *measure.get(group.number)?;
-    Some(((group.error / group.expected).sqrt(), drift.times * measure + drift.plus))
+    let uncounted = FLOOR * (group.count as f64).sqrt();
+    let error = (group.error.sqrt() - uncounted).max(0.0) / group.expected.sqrt();
+    Some((error, drift.times * measure + drift.plus))
 }

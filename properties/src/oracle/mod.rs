@@ -111,7 +111,7 @@ fn disagreement(
     let dtype = tensor.dtype;
     let mut first: Option<(u64, u64)> = None;
     let mut tally = Tally::default();
-    observed::each(&prepared.live[place], dtype, bytes, |flat, bits| {
+    each(&prepared.live[place], dtype, bytes, |flat, bits| {
         let fits = allowed.fits(flat as usize, bits) || dtype.is_nan(bits) && reach.allows(flat);
         tally.add(
             allowed.value(flat as usize),

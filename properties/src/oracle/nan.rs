@@ -24,6 +24,12 @@ impl NanReach {
         NanReach::default()
     }
 
+    /// Every element of a tensor: for two runs whose chunks begin at different rows, each of which may
+    /// spread NaN over chunks of its own.
+    pub fn anywhere(count: usize) -> NanReach {
+        NanReach { allowed: vec![true; count] }
+    }
+
     /// The elements a policy allows for a tensor in a case.
     pub fn of(
         prepared: &Prepared<'_>,

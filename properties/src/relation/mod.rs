@@ -18,7 +18,7 @@ use crate::subject::Subject;
 use crate::verdict::{FaultReport, Verdict};
 use contracts::CaseScope;
 use contracts::case::Case;
-use contracts::format::{Equals, Relation};
+use contracts::format::{Contract, Equals, Relation, Split};
 
 /// One relation at work on one case.
 pub(crate) struct Related<'a, 's> {
@@ -80,6 +80,21 @@ pub fn examine(
         exercised.mark(whole.subject, &[id]);
     }
     found
+}
+
+/// Whether a relation has anything to say of a case, without running it: its `when` holds, and a
+/// segment is long enough to be cut.
+pub fn speaks_of(id: &str, contract: &Contract, case: &Case) -> bool {
+    let relation = id.strip_prefix("relations.").and_then(|name| contract.relations.get(name));
+    let Some(relation) = relation else { return false };
+    let scope = CaseScope::new(contract, case);
+    let holds = relation.when.as_ref().is_none_or(|when| when.eval_bool(&scope) == Ok(true));
+    let can_be_cut = |split: &Split| match (split.at.eval_int(&scope), case.lists.get(&split.list))
+    {
+        (Ok(step), Some(lengths)) => lengths.iter().any(|length| i128::from(*length) > step),
+        _ => false,
+    };
+    holds && relation.split.as_ref().is_none_or(can_be_cut)
 }
 
 fn adapter(name: &str) -> Result<Adapter, ToolError> {

@@ -126,6 +126,7 @@ fn auto_rejection(rest: &str) -> String {
 
 fn house_rule(rule: &str) -> Option<&'static str> {
     Some(match rule {
+        "accepts" => "a legal call is planned, not refused",
         "bounds" => "every access lies inside a buffer and is aligned",
         "initialised" => "nothing is read before it is written",
         "races" => "no two threads touch a byte unordered when one of them writes",

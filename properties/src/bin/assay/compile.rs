@@ -41,7 +41,11 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         return Err(Failure("no kernel was compiled".to_owned()));
     }
     if stale > 0 {
-        eprintln!("{stale} of {} files are not what their sources say: run `{}`", files.len(), kernels::ptx::COMPILE_COMMAND);
+        eprintln!(
+            "{stale} of {} files are not what their sources say: run `{}`",
+            files.len(),
+            kernels::ptx::COMPILE_COMMAND
+        );
         return Ok(Outcome::Found);
     }
     Ok(Outcome::Clean)

@@ -80,8 +80,9 @@ pub fn write_fuzz_targets(arguments: FuzzTargetArguments) -> Result<Outcome, Fai
     let path = repository().join("fuzz/Cargo.toml");
     let named = |error: std::io::Error| Failure(format!("{}: {error}", path.display()));
     let old = std::fs::read_to_string(&path).map_err(named)?;
-    let new = fuzz_targets::manifest(&old)
-        .ok_or_else(|| Failure(format!("{}: lacks the line `{}`", path.display(), fuzz_targets::MARK)))?;
+    let new = fuzz_targets::manifest(&old).ok_or_else(|| {
+        Failure(format!("{}: lacks the line `{}`", path.display(), fuzz_targets::MARK))
+    })?;
     if old == new {
         return Ok(Outcome::Clean);
     }

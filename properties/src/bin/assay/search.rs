@@ -81,7 +81,8 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
 
 /// Finds and shrinks the planted bug; an error when the search cannot.
 fn find_canary(threads: usize, format: Format) -> Result<(), Failure> {
-    let subject = canary().ok_or_else(|| Failure("the canary contract does not load".to_owned()))?;
+    let subject =
+        canary().ok_or_else(|| Failure("the canary contract does not load".to_owned()))?;
     let plan = Plan {
         subjects: vec![subject],
         cases_per_clause: u64::MAX,
@@ -122,8 +123,9 @@ impl Bars {
         if !visible {
             multi.set_draw_target(indicatif::ProgressDrawTarget::hidden());
         }
-        let style = ProgressStyle::with_template("{prefix:>16} {bar:24} {pos:>4}/{len} clauses  {msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            ProgressStyle::with_template("{prefix:>16} {bar:24} {pos:>4}/{len} clauses  {msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
         let line = |subject: &&'static properties::subject::Subject| {
             let bar = multi.add(ProgressBar::new(0).with_style(style.clone()));
             bar.set_prefix(subject.name());
