@@ -261,7 +261,7 @@ fn promises_mention_what_exists() {
          rejects.auto.shape.w, rejects.auto.stride.w, rejects.auto.dtype.cu, rejects.auto.shape.cu, \
          rejects.auto.dtype.s, rejects.auto.shape.s, rejects.auto.stride.s, rejects.auto.alias.s, \
          rejects.auto.dtype.y, rejects.auto.shape.y, rejects.auto.stride.y, rejects.auto.alias.y, \
-         house.bounds, house.initialised, house.races, house.barriers, house.budget, house.read_only, \
+         house.accepts, house.bounds, house.initialised, house.races, house.barriers, house.budget, house.read_only, \
          house.dead_untouched, house.unread, house.written, house.poison_agree, house.repeat, house.guard, \
          house.capture",
     );
