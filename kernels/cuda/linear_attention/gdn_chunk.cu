@@ -43,8 +43,15 @@ __device__ __forceinline__ int tile_at(int row, int chunk, int columns) {
   return row * columns + ((chunk ^ ((row >> 2) & 7)) << 2);
 }
 
+// One vector load, spelled out: the compiler takes a float4 apart and may join it again in one way or
+// another from run to run, and the checked-in PTX must be the same bytes on every machine.
 __device__ __forceinline__ float4 shared4(const float* at) {
-  return *reinterpret_cast<const float4*>(at);
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(at)))
+               : "memory");
+  return x;
 }
 
 // acc[a][b] += row a of the left tile's row group . row b of the right one's, over 32 channels that
