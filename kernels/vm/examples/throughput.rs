@@ -1,4 +1,5 @@
-//! Launches per second of the measured kernels on one core, with and without checks.
+//! Launches per second of the measured kernels on one core, with and without checks. An argument
+//! keeps the shapes whose name contains it.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -15,6 +16,9 @@ fn processor_time() -> Option<Duration> {
 }
 
 fn measure(name: &str, mut once: impl FnMut(&Options) -> Result<Stats, Stop>) {
+    if std::env::args().nth(1).is_some_and(|wanted| !name.contains(&wanted)) {
+        return;
+    }
     for checks in [true, false] {
         let options = Options { checks, ..Options::default() };
         let mut best = 0.0f64;

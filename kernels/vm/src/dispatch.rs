@@ -3,48 +3,205 @@
 //! instrumentation leaves them alone: the fuzzer sees the kernel's edges, not the machine's.
 #![allow(unsafe_code)]
 
+use crate::exec::lane::{Kernel, Slots, with_kernels};
 use crate::exec::machine::Machine;
-use crate::exec::step::{Outcome, Raised, run};
+use crate::exec::step::{Laned, Outcome, Raised, run};
 use crate::exec::warp::Warp;
+use crate::exec::{access, collective, lane, matrix, store};
+use crate::program::{Access, Action, Matrix};
 
 /// Runs a warp until it blocks, ends or uses up its slice.
 pub(crate) fn run_warp(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome, Box<Raised>> {
     #[cfg(target_arch = "x86_64")]
-    if machine.wide_vectors {
-        // SAFETY: `wide_vectors` is set by `detect` alone, after the processor reported every
-        // feature that `run_wide` is compiled for.
-        return unsafe { run_wide(warp, machine) };
+    if let Some(vectors) = machine.wide {
+        // SAFETY: a `Wide` exists only after `detect` found every feature that `run_wide` is
+        // compiled for.
+        return unsafe { run_wide(vectors, warp, machine) };
     }
     run_portable(warp, machine)
 }
 
-/// Whether this processor has everything `run_wide` needs.
-pub(crate) fn detect() -> bool {
+/// Proof that this processor has everything the wide build needs; `detect` alone makes one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wide(());
+
+/// The wide build, where this processor can run it.
+pub(crate) fn detect() -> Option<Wide> {
     #[cfg(target_arch = "x86_64")]
     {
-        is_x86_feature_detected!("avx2")
+        let all = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("popcnt")
-            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("lzcnt");
+        all.then_some(Wide(()))
     }
     #[cfg(not(target_arch = "x86_64"))]
-    false
+    None
 }
+
+/// One build of the functions that the loop calls rather than inlines.
+pub(crate) trait Vectors: Copy {
+    fn lane(self, kernel: Kernel, warp: &mut Warp, s: Slots, mask: u32);
+    fn load(self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32) -> Done;
+    fn store(self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32) -> Done;
+    /// Lanes that have to wait, as [`collective::synchronous`] returns them.
+    fn synchronous(
+        self,
+        w: &mut Warp,
+        m: &mut Machine<'_>,
+        action: &Action,
+        mask: u32,
+    ) -> Result<u32, Laned>;
+    fn matrix(self, w: &mut Warp, m: &mut Machine<'_>, what: &Matrix, mask: u32, pc: u32) -> Done;
+}
+
+type Done = Result<(), Laned>;
+
+/// The functions of one build: `$symbol` begins their names for the fuzzer, `$feature` is what
+/// they are compiled for.
+macro_rules! build {
+    ($symbol:literal $feature:tt $($kernel:ident $name:ident,)*) => {
+        use super::*;
+
+        $(build! { @lane $symbol $feature $name })*
+        build! { @each $symbol $feature
+            load(a: &Access, mask: u32, pc: u32) -> Done
+                = access::load::<true>, access::load::<false>;
+            store(a: &Access, mask: u32, pc: u32) -> Done
+                = store::store::<true>, store::store::<false>;
+            synchronous(action: &Action, mask: u32) -> Result<u32, Laned>
+                = collective::synchronous, collective::synchronous;
+            matrix(a: &Matrix, mask: u32, pc: u32) -> Done
+                = matrix::execute::<true>, matrix::execute::<false>;
+        }
+    };
+    (@lane $symbol:literal [$($feature:tt)*] $name:ident) => {
+        // SAFETY: the name is this crate's alone; nothing else defines or looks it up.
+        #[cfg_attr(
+            feature = "libfuzzer",
+            unsafe(export_name = concat!("__sanitizer_ptx_vm_", $symbol, stringify!($name)))
+        )]
+        $($feature)*
+        fn $name(warp: &mut Warp, s: Slots, mask: u32) {
+            lane::$name(warp, s, mask);
+        }
+    };
+    (@each $symbol:literal [$($feature:tt)*]
+        $name:ident($($arg:ident: $ty:ty),*) -> $result:ty = $checked:path, $plain:path;
+        $($rest:tt)*
+    ) => {
+        // SAFETY: as above.
+        #[cfg_attr(
+            feature = "libfuzzer",
+            unsafe(export_name = concat!("__sanitizer_ptx_vm_", $symbol, stringify!($name)))
+        )]
+        $($feature)*
+        #[inline(never)]
+        pub(super) fn $name(w: &mut Warp, m: &mut Machine<'_>, $($arg: $ty),*) -> $result {
+            if m.checks { $checked(w, m, $($arg),*) } else { $plain(w, m, $($arg),*) }
+        }
+        build! { @each $symbol [$($feature)*] $($rest)* }
+    };
+    (@each $symbol:literal $feature:tt) => {};
+}
+
+macro_rules! portable_build {
+    ($($kernel:ident $name:ident,)*) => {
+        mod portable {
+            build! { "portable_" [] $($kernel $name,)* }
+            pub(super) static LANES: [fn(&mut Warp, Slots, u32); KERNELS] = [$($name),*];
+        }
+        const KERNELS: usize = [$(Kernel::$kernel),*].len();
+    };
+}
+with_kernels!(portable_build);
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! wide_build {
+    ($($kernel:ident $name:ident,)*) => {
+        mod wide {
+            build! { "wide_"
+                [#[target_feature(enable = "avx2,fma,bmi1,bmi2,popcnt,lzcnt")]]
+                $($kernel $name,)*
+            }
+            pub(super) static LANES: [unsafe fn(&mut Warp, Slots, u32); KERNELS] = [$($name),*];
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+with_kernels!(wide_build);
+
+#[derive(Clone, Copy)]
+struct Portable;
+
+/// Calls the functions of one build. The wide ones are unsafe to call; a `Wide` is the proof
+/// that they may be.
+macro_rules! vectors {
+    ($kind:ident $build:ident $($call:ident)?) => {
+        impl Vectors for $kind {
+            #[inline(always)]
+            fn lane(self, kernel: Kernel, warp: &mut Warp, s: Slots, mask: u32) {
+                $($call!)? { ($build::LANES[kernel as usize])(warp, s, mask) }
+            }
+            #[inline(always)]
+            fn load(
+                self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32,
+            ) -> Done {
+                $($call!)? { $build::load(w, m, a, mask, pc) }
+            }
+            #[inline(always)]
+            fn store(
+                self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32,
+            ) -> Done {
+                $($call!)? { $build::store(w, m, a, mask, pc) }
+            }
+            #[inline(always)]
+            fn synchronous(
+                self, w: &mut Warp, m: &mut Machine<'_>, action: &Action, mask: u32,
+            ) -> Result<u32, Laned> {
+                $($call!)? { $build::synchronous(w, m, action, mask) }
+            }
+            #[inline(always)]
+            fn matrix(
+                self, w: &mut Warp, m: &mut Machine<'_>, a: &Matrix, mask: u32, pc: u32,
+            ) -> Done {
+                $($call!)? { $build::matrix(w, m, a, mask, pc) }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! proven {
+    ($call:expr) => {
+        // SAFETY: `self` is a `Wide`, which exists only after `detect` found every feature that
+        // the functions of `wide` are compiled for.
+        unsafe { $call }
+    };
+}
+
+vectors!(Portable portable);
+#[cfg(target_arch = "x86_64")]
+vectors!(Wide wide proven);
 
 // SAFETY: the name is this crate's alone; nothing else defines or looks it up.
 #[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_run_portable"))]
 fn run_portable(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome, Box<Raised>> {
-    run(warp, machine)
+    run(Portable, warp, machine)
 }
 
 // SAFETY: the name is this crate's alone; nothing else defines or looks it up.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_run_wide"))]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,popcnt,lzcnt")]
-fn run_wide(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome, Box<Raised>> {
-    run(warp, machine)
+fn run_wide(
+    vectors: Wide,
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+) -> Result<Outcome, Box<Raised>> {
+    run(vectors, warp, machine)
 }
 
 #[cfg(feature = "libfuzzer")]

@@ -75,9 +75,13 @@ impl Buffer {
                 let phase = ((page << self.page_shift) % fill.len() as u64) as usize;
                 fresh.data.extend_from_slice(&fill[phase..]);
                 fresh.data.truncate(len);
+                fresh.data.extend_from_slice(&fill[..fill.len().min(len - fresh.data.len())]);
+                // What is there repeats: double it, whole patterns at a time.
                 while fresh.data.len() < len {
-                    let take = fill.len().min(len - fresh.data.len());
-                    fresh.data.extend_from_slice(&fill[..take]);
+                    let whole = fresh.data.len() / fill.len() * fill.len();
+                    let have = whole.min(len - fresh.data.len());
+                    let from = fresh.data.len() - whole;
+                    fresh.data.extend_from_within(from..from + have);
                 }
             }
         }

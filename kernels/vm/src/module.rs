@@ -2,8 +2,8 @@
 
 use crate::parse_error::ParseError;
 use crate::program::{
-    Access, Atomic, Barrier, Instr, Matrix, Op, Place, Pure, Reg, SharedArray, Shuffle, Slot,
-    Special, Table, Vote,
+    Access, Action, Atomic, Barrier, Matrix, Place, Pure, Reg, SharedArray, Shuffle, Slot, Special,
+    Step, Table, Vote,
 };
 use crate::syntax::SourceLine;
 use std::collections::HashMap;
@@ -72,7 +72,7 @@ pub struct Entry {
     /// Offset of dynamic shared memory.
     pub(crate) dynamic_shared_offset: u32,
     pub(crate) local_bytes: u32,
-    pub(crate) code: Vec<Instr>,
+    pub(crate) code: Vec<Step>,
     pub(crate) places: Vec<Place>,
     pub(crate) blocks: Vec<BlockInfo>,
     /// Block each edge leads to.
@@ -136,8 +136,10 @@ impl Entry {
     /// Instructions the machine lacks, with their PTX lines: a launch that reaches one stops with
     /// [`crate::Stop::Unsupported`].
     pub fn unsupported(&self) -> impl Iterator<Item = (&str, u32)> {
-        self.code.iter().zip(&self.places).filter_map(|(instr, place)| match instr.op {
-            Op::Unsupported(i) => Some((self.unsupported[usize::from(i)].as_str(), place.ptx_line)),
+        self.code.iter().zip(&self.places).filter_map(|(instr, place)| match instr.action {
+            Action::Unsupported(i) => {
+                Some((self.unsupported[usize::from(i)].as_str(), place.ptx_line))
+            }
             _ => None,
         })
     }

@@ -1,6 +1,7 @@
 //! The lowered program: compact operations over numbered slots.
 //! Invariant: every slot, table index and branch target in an [`Op`] is inside its table.
 
+use crate::exec::lane::Kernel;
 use crate::syntax::Space;
 
 /// Index of a register in its class.
@@ -204,6 +205,53 @@ pub(crate) struct Instr {
     pub flip: bool,
 }
 
+/// What the machine executes for an [`Op`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    /// A function of whole registers.
+    Lane {
+        kernel: Kernel,
+        s: [Slot; 4],
+    },
+    Approx {
+        op: Approx,
+        d: Slot,
+        a: Slot,
+    },
+    Pure(u16),
+    Load(u16),
+    Store(u16),
+    Atomic(u16),
+    Branch {
+        target: u32,
+        edge: u16,
+    },
+    BranchTable(u16),
+    Exit,
+    Barrier(u16),
+    WarpSync {
+        members: Slot,
+    },
+    Shuffle(u16),
+    Vote(u16),
+    ActiveMask {
+        d: Slot,
+    },
+    Matrix(u16),
+    Trap,
+    Unsupported(u16),
+}
+
+/// One action under its guard, as in [`Instr`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub action: Action,
+    pub guard: Slot,
+    pub flip: bool,
+    /// How many unguarded [`Action::Lane`] stand here in a row, at most 255.
+    pub run: u8,
+}
+
 /// A lane-wise function of up to three operands, for everything without an [`Op`] of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pure {
@@ -307,6 +355,8 @@ pub(crate) struct Shuffle {
     pub b: Slot,
     pub c: Slot,
     pub members: Slot,
+    /// Values of `b` and `c` where they and the full member mask are constants.
+    pub fixed: Option<(u32, u32)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -131,14 +131,12 @@ impl Shared {
     }
 
     /// Whether the bytes belong to one array.
-    pub fn in_bounds(&self, offset: u64, len: u64) -> bool {
-        let Some(end) = offset.checked_add(len) else {
-            return false;
-        };
-        end <= self.template.len() as u64
-            && self.template[offset as usize..end as usize].iter().all(|s| *s != REDZONE)
+    #[inline(always)]
+    pub fn in_bounds(&self, offset: u64, len: usize) -> bool {
+        usize::try_from(offset).is_ok_and(|offset| self.ready(offset, len).is_some())
     }
 
+    #[inline(always)]
     fn record(&self, me: Toucher, kind: u64, strong: bool) -> u64 {
         self.epoch << EPOCH_SHIFT
             | if strong { ATOMIC } else { 0 }
@@ -148,10 +146,12 @@ impl Shared {
             | u64::from(me.pc.min(0xffff))
     }
 
+    #[inline(always)]
     fn current(&self, record: u64) -> bool {
         record >> EPOCH_SHIFT == self.epoch
     }
 
+    #[inline(always)]
     fn conflicts(&self, record: u64, me: Toucher) -> bool {
         if !self.current(record) {
             return false;
@@ -168,6 +168,7 @@ impl Shared {
     }
 
     /// The record after `me` joins it.
+    #[inline(always)]
     fn merged(&self, record: u64, me: Toucher, strong: bool) -> u64 {
         let mine = self.record(me, KIND_THREAD, strong);
         if !self.current(record) {
@@ -268,7 +269,35 @@ impl Shared {
 
     /// Records an access of in-bounds bytes and reports a race. `same_value`: the store leaves
     /// every byte as it is.
+    #[inline(always)]
     pub fn touch(
+        &mut self,
+        offset: usize,
+        len: usize,
+        me: Toucher,
+        touch: Touch,
+        same_value: bool,
+    ) -> Result<(), SharedFault> {
+        if !(offset | len).is_multiple_of(4) {
+            return self.touch_bytes(offset, len, me, touch, same_value);
+        }
+        let mine = self.record(me, KIND_THREAD, touch.strong());
+        for cell in offset / 4..(offset + len) / 4 {
+            let (writer, reader) = (self.writers[cell], self.readers[cell]);
+            // Nothing of this epoch, or only what this very thread did in the same way.
+            let free = |record| !self.current(record) || (record ^ mine) >> THREAD_SHIFT == 0;
+            if !free(writer) || touch.writes() && !free(reader) {
+                self.touch_cell(cell, cell * 4, cell * 4 + 4, me, touch, same_value)?;
+            } else if touch.writes() {
+                self.writers[cell] = mine;
+            } else {
+                self.readers[cell] = self.merged(reader, me, touch.strong());
+            }
+        }
+        Ok(())
+    }
+
+    fn touch_bytes(
         &mut self,
         offset: usize,
         len: usize,
@@ -286,6 +315,7 @@ impl Shared {
     }
 
     /// Whether all bytes are initialised; `None` when some lie outside.
+    #[inline(always)]
     pub fn ready(&self, offset: usize, len: usize) -> Option<bool> {
         let state = self.state.get(offset..offset.checked_add(len)?)?;
         let mut all = INIT;
@@ -300,6 +330,7 @@ impl Shared {
     }
 
     /// Checks a load of one thread, in bounds included.
+    #[inline(always)]
     pub fn load(
         &mut self,
         offset: u64,
@@ -321,6 +352,7 @@ impl Shared {
     }
 
     /// Checks a store of one thread and writes the bytes.
+    #[inline(always)]
     pub fn store(
         &mut self,
         offset: u64,
@@ -342,41 +374,100 @@ impl Shared {
         Ok(())
     }
 
+    /// Records an atomic update of four bytes when nothing stands against it: only atomics touched
+    /// them in this epoch. `false` asks for the slow way.
+    #[inline(always)]
+    pub fn update_word(&mut self, offset: u64, me: Toucher) -> bool {
+        let Ok(at) = usize::try_from(offset) else {
+            return false;
+        };
+        if !at.is_multiple_of(4) || self.ready(at, 4) != Some(true) {
+            return false;
+        }
+        let (writer, reader) = (self.writers[at / 4], self.readers[at / 4]);
+        let free = |record| !self.current(record) || record & (SPLIT | ATOMIC) == ATOMIC;
+        if !free(writer) || !free(reader) {
+            return false;
+        }
+        self.readers[at / 4] = self.merged(reader, me, true);
+        self.writers[at / 4] = self.merged(writer, me, true);
+        true
+    }
+
     /// Bytes become initialised or not without a thread's access (asynchronous copies).
+    #[inline(always)]
     pub fn set_ready(&mut self, offset: usize, len: usize, ready: bool) {
         self.state[offset..offset + len].fill(if ready { INIT } else { UNINIT });
     }
 
-    /// One read of `lanes` consecutive pieces of `piece` bytes (a multiple of 4) by consecutive
-    /// threads, when nothing stands against it; `false` asks for the slow way.
+    /// A read of bytes by two threads of one warp, or one alone, when nothing stands against it;
+    /// `false` asks for the slow way.
+    #[inline(always)]
+    pub fn load_same(&mut self, offset: u64, len: usize, a: Toucher, b: Option<Toucher>) -> bool {
+        let Ok(offset) = usize::try_from(offset) else {
+            return false;
+        };
+        if self.ready(offset, len) != Some(true) {
+            return false;
+        }
+        if !(offset | len).is_multiple_of(4) {
+            let mut read = |me| self.touch(offset, len, me, Touch::Read, true).is_ok();
+            return read(a) && b.is_none_or(read);
+        }
+        for cell in offset / 4..(offset + len) / 4 {
+            if self.current(self.writers[cell]) {
+                let (at, me) = (cell * 4, a);
+                let mut read = |me| self.touch(at, 4, me, Touch::Read, true).is_ok();
+                if !(read(me) && b.is_none_or(read)) {
+                    return false;
+                }
+                continue;
+            }
+            let one = self.merged(self.readers[cell], a, false);
+            self.readers[cell] = b.map_or(one, |b| self.merged(one, b, false));
+        }
+        true
+    }
+
+    /// One read of `lanes` consecutive pieces of `piece` bytes by consecutive threads, when
+    /// nothing stands against it; `false` asks for the slow way.
     #[inline(always)]
     pub fn load_run(&mut self, offset: usize, lanes: usize, piece: usize, first: Toucher) -> bool {
-        if self.ready(offset, lanes * piece) != Some(true) {
+        match piece {
+            4 => self.load_cells::<1>(offset, lanes, first),
+            8 => self.load_cells::<2>(offset, lanes, first),
+            16 => self.load_cells::<4>(offset, lanes, first),
+            _ => false,
+        }
+    }
+
+    #[inline(always)]
+    fn load_cells<const CELLS: usize>(
+        &mut self,
+        offset: usize,
+        lanes: usize,
+        first: Toucher,
+    ) -> bool {
+        if self.ready(offset, lanes * CELLS * 4) != Some(true) {
             return false;
         }
-        let cells = piece / 4;
         let start = offset / 4;
-        let range = start..start + lanes * cells;
-        let epoch = self.epoch;
-        let mut clean = true;
-        for writer in &self.writers[range.clone()] {
-            clean &= *writer >> EPOCH_SHIFT != epoch;
-        }
-        if !clean {
-            return false;
-        }
+        let range = start..start + lanes * CELLS;
         let mine = self.record(first, KIND_THREAD, false);
+        let writers = &self.writers[range.clone()];
         let readers = &mut self.readers[range];
-        let mut free = true;
-        for (i, reader) in readers.iter().enumerate() {
-            let want = mine + ((i / cells) as u64) * (1 << THREAD_SHIFT);
-            free &= *reader >> EPOCH_SHIFT != epoch || (*reader ^ want) >> THREAD_SHIFT == 0;
+        let mut against = 0;
+        for (i, (writer, reader)) in writers.iter().zip(readers.iter()).enumerate() {
+            let want = mine + ((i / CELLS) as u64) * (1 << THREAD_SHIFT);
+            let stale = u64::from(reader >> EPOCH_SHIFT != self.epoch);
+            let own = u64::from((reader ^ want) >> THREAD_SHIFT == 0);
+            against |= u64::from(writer >> EPOCH_SHIFT == self.epoch) | (stale | own) ^ 1;
         }
-        if !free {
+        if against != 0 {
             return false;
         }
         for (i, reader) in readers.iter_mut().enumerate() {
-            *reader = mine + ((i / cells) as u64) * (1 << THREAD_SHIFT);
+            *reader = mine + ((i / CELLS) as u64) * (1 << THREAD_SHIFT);
         }
         true
     }
@@ -384,134 +475,51 @@ impl Shared {
     /// The same for a store: no record of this epoch may stand in the way but the thread's own.
     #[inline(always)]
     pub fn store_run(&mut self, offset: usize, lanes: usize, piece: usize, first: Toucher) -> bool {
-        let Some(ready) = self.ready_or_not(offset, lanes * piece) else {
-            return false;
-        };
-        let cells = piece / 4;
-        let start = offset / 4;
-        let range = start..start + lanes * cells;
-        let epoch = self.epoch;
-        let mine = self.record(first, KIND_THREAD, false);
-        let mut free = true;
-        for (i, (writer, reader)) in
-            self.writers[range.clone()].iter().zip(&self.readers[range.clone()]).enumerate()
-        {
-            let want = mine + ((i / cells) as u64) * (1 << THREAD_SHIFT);
-            free &= *writer >> EPOCH_SHIFT != epoch || (*writer ^ want) >> THREAD_SHIFT == 0;
-            free &= *reader >> EPOCH_SHIFT != epoch || (*reader ^ want) >> THREAD_SHIFT == 0;
+        match piece {
+            4 => self.store_cells::<1>(offset, lanes, first),
+            8 => self.store_cells::<2>(offset, lanes, first),
+            16 => self.store_cells::<4>(offset, lanes, first),
+            _ => false,
         }
-        if !free {
-            return false;
-        }
-        for (i, writer) in self.writers[range].iter_mut().enumerate() {
-            *writer = mine + ((i / cells) as u64) * (1 << THREAD_SHIFT);
-        }
-        if !ready {
-            self.state[offset..offset + lanes * piece].fill(INIT);
-        }
-        true
     }
 
-    /// `Some(all initialised)` when in bounds.
-    fn ready_or_not(&self, offset: usize, len: usize) -> Option<bool> {
-        self.ready(offset, len)
+    #[inline(always)]
+    fn store_cells<const CELLS: usize>(
+        &mut self,
+        offset: usize,
+        lanes: usize,
+        first: Toucher,
+    ) -> bool {
+        let len = lanes * CELLS * 4;
+        let Some(ready) = self.ready(offset, len) else {
+            return false;
+        };
+        let start = offset / 4;
+        let range = start..start + lanes * CELLS;
+        let mine = self.record(first, KIND_THREAD, false);
+        let readers = &self.readers[range.clone()];
+        let writers = &mut self.writers[range];
+        let mut against = 0;
+        for (i, (writer, reader)) in writers.iter().zip(readers).enumerate() {
+            let want = mine + ((i / CELLS) as u64) * (1 << THREAD_SHIFT);
+            for record in [writer, reader] {
+                let stale = u64::from(record >> EPOCH_SHIFT != self.epoch);
+                let own = u64::from((record ^ want) >> THREAD_SHIFT == 0);
+                against |= (stale | own) ^ 1;
+            }
+        }
+        if against != 0 {
+            return false;
+        }
+        for (i, writer) in writers.iter_mut().enumerate() {
+            *writer = mine + ((i / CELLS) as u64) * (1 << THREAD_SHIFT);
+        }
+        if !ready {
+            self.state[offset..offset + len].fill(INIT);
+        }
+        true
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shared() -> Shared {
-        let mut shared = Shared::default();
-        let array = SharedArray { offset_bytes: 0, size_bytes: 64 };
-        shared.prepare(&[array], 96, 16);
-        shared.start_block();
-        shared
-    }
-
-    fn me(thread: u32, clock: u32) -> Toucher {
-        Toucher { thread, clock, pc: 7 }
-    }
-
-    #[test]
-    fn a_barrier_orders_and_its_absence_races() {
-        let mut s = shared();
-        s.store(0, &[1; 4], me(0, 0), Touch::Write).unwrap();
-        assert!(s.load(0, 4, me(0, 0), Touch::Read).is_ok());
-        assert!(matches!(
-            s.load(0, 4, me(40, 0), Touch::Read),
-            Err(SharedFault::Race { race: RaceKind::ReadAfterWrite, .. })
-        ));
-        s.next_epoch();
-        assert!(s.load(0, 4, me(40, 0), Touch::Read).is_ok());
-        assert!(matches!(
-            s.store(0, &[2; 4], me(0, 0), Touch::Write),
-            Err(SharedFault::Race { race: RaceKind::WriteAfterRead, .. })
-        ));
-    }
-
-    #[test]
-    fn neighbouring_bytes_do_not_race() {
-        let mut s = shared();
-        s.store(0, &[1; 2], me(0, 0), Touch::Write).unwrap();
-        s.store(2, &[1; 2], me(1, 0), Touch::Write).unwrap();
-        assert!(s.load(0, 2, me(0, 0), Touch::Read).is_ok());
-        assert!(s.load(2, 2, me(0, 0), Touch::Read).is_err());
-        s.next_epoch();
-        assert!(s.load(0, 4, me(9, 0), Touch::Read).is_ok());
-    }
-
-    #[test]
-    fn warp_synchronisation_orders_its_own_warp_only() {
-        let mut s = shared();
-        s.store(0, &[1; 4], me(0, 0), Touch::Write).unwrap();
-        assert!(s.load(0, 4, me(1, 0), Touch::Read).is_err());
-        assert!(s.load(0, 4, me(1, 1), Touch::Read).is_ok());
-        assert!(s.load(0, 4, me(32, 1), Touch::Read).is_err());
-    }
-
-    #[test]
-    fn a_reader_ordered_before_me_and_my_own_read_do_not_race() {
-        let mut s = shared();
-        s.store(0, &[1; 4], me(5, 0), Touch::Write).unwrap();
-        s.next_epoch();
-        s.load(0, 4, me(0, 0), Touch::Read).unwrap();
-        s.load(0, 4, me(1, 1), Touch::Read).unwrap();
-        assert!(s.store(0, &[2; 4], me(1, 1), Touch::Write).is_ok());
-    }
-
-    #[test]
-    fn atomics_race_with_plain_accesses_only() {
-        let mut s = shared();
-        s.store(0, &[0; 4], me(0, 0), Touch::Write).unwrap();
-        s.next_epoch();
-        s.touch(0, 4, me(3, 0), Touch::StrongWrite, false).unwrap();
-        s.touch(0, 4, me(70, 0), Touch::StrongWrite, false).unwrap();
-        assert!(s.load(0, 4, me(3, 0), Touch::Read).is_err());
-        s.next_epoch();
-        assert!(s.load(0, 4, me(3, 0), Touch::Read).is_ok());
-    }
-
-    #[test]
-    fn equal_stores_do_not_race_and_different_ones_do() {
-        let mut s = shared();
-        s.store(0, &[1; 4], me(0, 0), Touch::Write).unwrap();
-        assert!(s.store(0, &[1; 4], me(33, 0), Touch::Write).is_ok());
-        assert!(s.store(0, &[2; 4], me(33, 0), Touch::Write).is_err());
-    }
-
-    #[test]
-    fn redzones_and_missing_bytes() {
-        let mut s = shared();
-        assert_eq!(s.store(62, &[0; 4], me(0, 0), Touch::Write), Err(SharedFault::OutOfBounds));
-        s.store(60, &[0; 4], me(0, 0), Touch::Write).unwrap();
-        assert_eq!(
-            s.load(56, 8, me(0, 0), Touch::Read),
-            Err(SharedFault::Uninitialised { offset: 56 })
-        );
-        assert_eq!(s.load(64, 4, me(0, 0), Touch::Read), Err(SharedFault::OutOfBounds));
-        s.store(96, &[0; 16], me(0, 0), Touch::Write).unwrap();
-        assert_eq!(s.store(112, &[0; 4], me(0, 0), Touch::Write), Err(SharedFault::OutOfBounds));
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
-//! Loads of a warp, and what loads and stores share. Consecutive and equal addresses take a short way; whatever it
-//! refuses goes lane by lane, and there the faults are named.
+//! Loads of a warp, and what loads and stores share. Consecutive and equal addresses take a
+//! short way; whatever it refuses goes lane by lane, and there the faults are named.
 
+use super::lane::{ones32, ones64, put32, put64};
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
 use super::warp::{FULL, Warp, lanes};
@@ -24,6 +25,7 @@ pub(crate) enum Target {
     Data(u64),
 }
 
+#[inline(always)]
 pub(crate) fn resolve(space: Space, address: u64) -> Target {
     match space {
         Space::Shared => Target::Shared(address),
@@ -77,39 +79,60 @@ pub(crate) enum Shape {
     Scattered,
 }
 
+/// The first active lane's address, and how those of all active lanes lie.
 #[inline(always)]
-pub(crate) fn shape(addresses: &[u64; 32], mask: u32, bytes: u64) -> Shape {
-    let first = addresses[mask.trailing_zeros() as usize & 31];
-    let mut different = 0;
-    if mask == FULL {
-        let mut gaps = 0;
-        for (l, address) in addresses.iter().enumerate() {
-            different |= address ^ first;
-            gaps |= address ^ first.wrapping_add(l as u64 * bytes);
+pub(crate) fn place(warp: &Warp, what: &Access, mask: u32, bytes: u64) -> (u64, Shape) {
+    let active = mask.trailing_zeros() as usize & 31;
+    let offset = what.offset as u64;
+    match what.base {
+        Some(reg) if reg.class == Class::Long => {
+            let x = &warp.longs[usize::from(reg.slot)].0;
+            let first = x[active];
+            let (mut different, mut gaps) = (0, 0);
+            if mask == FULL {
+                for l in 0..32 {
+                    different |= x[l] ^ first;
+                    gaps |= x[l] ^ first.wrapping_add(l as u64 * bytes);
+                }
+            } else {
+                for l in 0..32 {
+                    let ones = ones64(mask, l);
+                    different |= (x[l] ^ first) & ones;
+                    gaps |= (x[l] ^ first.wrapping_add(l as u64 * bytes)) & ones;
+                }
+            }
+            (first.wrapping_add(offset), shape(different == 0, gaps == 0, mask))
         }
-        return match (different, gaps) {
-            (0, _) => Shape::Uniform,
-            (_, 0) => Shape::Run(32),
-            _ => Shape::Scattered,
-        };
+        Some(reg) => {
+            let x = &warp.words[usize::from(reg.slot)].0;
+            let first = x[active];
+            let (mut different, mut gaps) = (0, 0);
+            for l in 0..32 {
+                let ones = ones32(mask, l);
+                different |= (x[l] ^ first) & ones;
+                gaps |= (x[l] ^ first.wrapping_add(l as u32 * bytes as u32)) & ones;
+            }
+            // A run must not wrap around at 2^32.
+            let run = gaps == 0 && first < 1 << 31;
+            (u64::from(first).wrapping_add(offset), shape(different == 0, run, mask))
+        }
+        None => (offset, Shape::Uniform),
     }
-    for (l, address) in addresses.iter().enumerate() {
-        different |= if mask >> l & 1 != 0 { address ^ first } else { 0 };
-    }
-    if different == 0 {
-        return Shape::Uniform;
-    }
-    let n = mask.trailing_ones() as usize;
-    if mask >> n != 0 {
-        return Shape::Scattered;
-    }
-    let run = addresses[..n]
-        .iter()
-        .enumerate()
-        .all(|(l, address)| *address == first.wrapping_add(l as u64 * bytes));
-    if run { Shape::Run(n) } else { Shape::Scattered }
 }
 
+#[inline(always)]
+fn shape(same: bool, run: bool, mask: u32) -> Shape {
+    let n = mask.trailing_ones();
+    if same {
+        Shape::Uniform
+    } else if run && u64::from(mask) >> n == 0 {
+        Shape::Run(n as usize)
+    } else {
+        Shape::Scattered
+    }
+}
+
+#[inline(always)]
 pub(crate) fn toucher(warp: &Warp, lane: usize, pc: u32) -> Toucher {
     Toucher { thread: warp.index * 32 + lane as u32, clock: warp.clock, pc }
 }
@@ -185,45 +208,72 @@ fn deliver_shape(warp: &mut Warp, what: &Access, mask: u32, shape: Shape, data: 
             let value = extend(data, i * width, what);
             let slot = usize::from(what.regs[i].slot);
             if what.regs[i].class == Class::Word {
-                let d = &mut warp.words[slot].0;
-                for (l, d) in d.iter_mut().enumerate() {
-                    *d = if mask >> l & 1 != 0 { value as u32 } else { *d };
-                }
+                put32(&mut warp.words[slot], &[value as u32; 32], mask);
             } else {
-                let d = &mut warp.longs[slot].0;
-                for (l, d) in d.iter_mut().enumerate() {
-                    *d = if mask >> l & 1 != 0 { value } else { *d };
-                }
+                put64(&mut warp.longs[slot], &[value; 32], mask);
             }
         }
         return;
     }
+    let plain = what.count == 1 && !(what.signed && width < 4);
+    match (width, what.regs[0].class) {
+        (4, Class::Word) if plain => {
+            let mut t = [0; 32];
+            for (t, chunk) in t.iter_mut().zip(data.as_chunks::<4>().0) {
+                *t = u32::from_le_bytes(*chunk);
+            }
+            return put32(&mut warp.words[usize::from(what.regs[0].slot)], &t, mask);
+        }
+        (2, Class::Word) if plain => {
+            let mut t = [0; 32];
+            for (t, chunk) in t.iter_mut().zip(data.as_chunks::<2>().0) {
+                *t = u32::from(u16::from_le_bytes(*chunk));
+            }
+            return put32(&mut warp.words[usize::from(what.regs[0].slot)], &t, mask);
+        }
+        (8, Class::Long) if plain => {
+            let mut t = [0; 32];
+            for (t, chunk) in t.iter_mut().zip(data.as_chunks::<8>().0) {
+                *t = u64::from_le_bytes(*chunk);
+            }
+            return put64(&mut warp.longs[usize::from(what.regs[0].slot)], &t, mask);
+        }
+        _ => {}
+    }
     if mask != FULL || what.signed && width < 4 {
         return deliver(warp, what, mask, |l| &data[l * bytes..]);
     }
+    match (width, what.count) {
+        (4, 2) => return deliver_words::<2, 8>(warp, what, data),
+        (4, 4) => return deliver_words::<4, 16>(warp, what, data),
+        _ => {}
+    }
     for i in 0..usize::from(what.count) {
-        let reg = what.regs[i];
-        let slot = usize::from(reg.slot);
-        let chunks = data.chunks_exact(bytes);
-        match (width, reg.class) {
-            (4, Class::Word) => {
-                for (d, chunk) in warp.words[slot].0.iter_mut().zip(chunks) {
-                    *d = u32_at(chunk, i * 4);
-                }
-            }
-            (2, Class::Word) => {
-                for (d, chunk) in warp.words[slot].0.iter_mut().zip(chunks) {
-                    *d = u32::from(u16_at(chunk, i * 2));
-                }
-            }
-            (8, Class::Long) => {
-                for (d, chunk) in warp.longs[slot].0.iter_mut().zip(chunks) {
-                    *d = u64_at(chunk, i * 8);
-                }
-            }
+        for (l, chunk) in data.chunks_exact(bytes).enumerate() {
+            warp.set(what.regs[i], l, extend(chunk, i * width, what));
+        }
+    }
+}
+
+/// The words of a full warp's vector load.
+#[inline(always)]
+fn deliver_words<const COUNT: usize, const BYTES: usize>(
+    warp: &mut Warp,
+    what: &Access,
+    data: &[u8],
+) {
+    let mut t = [[0u32; 32]; COUNT];
+    for (l, chunk) in data.as_chunks::<BYTES>().0.iter().enumerate().take(32) {
+        for i in 0..COUNT {
+            t[i][l] = u32_at(chunk, i * 4);
+        }
+    }
+    for (reg, t) in what.regs.iter().zip(&t) {
+        match reg.class {
+            Class::Word => warp.words[usize::from(reg.slot)].0 = *t,
             _ => {
-                for (l, chunk) in chunks.enumerate() {
-                    warp.set(reg, l, extend(chunk, i * width, what));
+                for (l, x) in t.iter().enumerate() {
+                    warp.set(*reg, l, if what.signed { *x as i32 as u64 } else { u64::from(*x) });
                 }
             }
         }
@@ -310,10 +360,8 @@ pub(crate) fn load<const CHECKS: bool>(
     mask: u32,
     pc: u32,
 ) -> Result<(), Laned> {
-    let addresses = addresses(warp, what.base, what.offset);
     let bytes = u64::from(what.bytes());
-    let first = addresses[mask.trailing_zeros() as usize & 31];
-    let shape = shape(&addresses, mask, bytes);
+    let (first, shape) = place(warp, what, mask, bytes);
     let aligned = first & (bytes - 1) == 0;
     let span = match shape {
         Shape::Uniform => bytes,
@@ -336,19 +384,15 @@ pub(crate) fn load<const CHECKS: bool>(
             let ok = match shape {
                 _ if !CHECKS => first.saturating_add(span) <= machine.shared.data.len() as u64,
                 Shape::Run(n) => {
-                    bytes.is_multiple_of(4)
-                        && first < 1 << 24
-                        && machine.shared.load_run(at, n, bytes as usize, me)
+                    first < 1 << 24 && machine.shared.load_run(at, n, bytes as usize, me)
                 }
                 _ => {
                     // Two readers stand for all: more change nothing in the records.
-                    let mut both = lanes(mask);
-                    let (a, b) = (both.next().unwrap_or(0), both.next());
-                    let mut read = |lane| {
-                        let me = Toucher { thread: warp.index * 32 + lane as u32, ..me };
-                        machine.shared.load(first, bytes as usize, me, Touch::Read).is_ok()
-                    };
-                    read(a) && b.is_none_or(read)
+                    let a = mask.trailing_zeros();
+                    let b = (mask & mask.wrapping_sub(1)).trailing_zeros();
+                    let lane = |lane| Toucher { thread: warp.index * 32 + lane, ..me };
+                    let b = (b < 32).then(|| lane(b));
+                    machine.shared.load_same(first, bytes as usize, lane(a), b)
                 }
             };
             if ok {
@@ -358,6 +402,7 @@ pub(crate) fn load<const CHECKS: bool>(
             }
         }
     }
+    let addresses = addresses(warp, what.base, what.offset);
     load_each::<CHECKS>(warp, machine, what, mask, pc, &addresses)
 }
 
@@ -369,19 +414,71 @@ fn load_each<const CHECKS: bool>(
     pc: u32,
     addresses: &[u64; 32],
 ) -> Result<(), Laned> {
-    let mut buffer = [[0u8; 32]; 32];
-    for l in lanes(mask) {
-        let target = resolve(what.space, addresses[l]);
-        let out = &mut buffer[l][..what.bytes() as usize];
-        let me = toucher(warp, l, pc);
-        read_one::<CHECKS>(machine, target, out, me, what.strong)
-            .map_err(|trouble| (l as u32, trouble))?;
+    match what.bytes() {
+        1 => gather::<CHECKS, 1>(warp, machine, what, mask, pc, addresses),
+        2 => gather::<CHECKS, 2>(warp, machine, what, mask, pc, addresses),
+        4 => gather::<CHECKS, 4>(warp, machine, what, mask, pc, addresses),
+        8 => gather::<CHECKS, 8>(warp, machine, what, mask, pc, addresses),
+        16 => gather::<CHECKS, 16>(warp, machine, what, mask, pc, addresses),
+        _ => gather::<CHECKS, 32>(warp, machine, what, mask, pc, addresses),
+    }
+}
+
+#[inline(always)]
+fn gather<const CHECKS: bool, const BYTES: usize>(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    what: &Access,
+    mask: u32,
+    pc: u32,
+    addresses: &[u64; 32],
+) -> Result<(), Laned> {
+    let mut buffer = [[0u8; BYTES]; 32];
+    let global = matches!(what.space, Space::Global | Space::Generic);
+    if !(global && gather_global::<CHECKS, BYTES>(machine, mask, addresses, &mut buffer)) {
+        for l in lanes(mask) {
+            let target = resolve(what.space, addresses[l]);
+            let me = toucher(warp, l, pc);
+            read_one::<CHECKS>(machine, target, &mut buffer[l], me, what.strong)
+                .map_err(|trouble| (l as u32, trouble))?;
+        }
     }
     deliver(warp, what, mask, |l| &buffer[l]);
     Ok(())
 }
 
+/// All lanes' bytes when they lie in one page and nothing is wrong with any of them.
+#[inline(always)]
+fn gather_global<const CHECKS: bool, const BYTES: usize>(
+    machine: &mut Machine<'_>,
+    mask: u32,
+    addresses: &[u64; 32],
+    buffer: &mut [[u8; BYTES]; 32],
+) -> bool {
+    let (mut low, mut high, mut crooked) = (u64::MAX, 0, 0);
+    for l in lanes(mask) {
+        low = low.min(addresses[l]);
+        high = high.max(addresses[l]);
+        crooked |= addresses[l] & (BYTES as u64 - 1);
+    }
+    if low < GLOBAL_START || crooked != 0 || high - low > 1 << 32 {
+        return false;
+    }
+    let Some((page, at)) = machine.memory.window(low, high - low + BYTES as u64) else {
+        return false;
+    };
+    for l in lanes(mask) {
+        let from = at + (addresses[l] - low) as usize;
+        if CHECKS && !readable(&page.marks[from..from + BYTES]) {
+            return false;
+        }
+        buffer[l].copy_from_slice(&page.data[from..from + BYTES]);
+    }
+    true
+}
+
 /// Reads one thread's bytes, or says why not.
+#[inline(always)]
 pub(crate) fn read_one<const CHECKS: bool>(
     machine: &mut Machine<'_>,
     target: Target,

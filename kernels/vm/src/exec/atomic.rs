@@ -17,13 +17,28 @@ pub(crate) fn atomic<const CHECKS: bool>(
     pc: u32,
 ) -> Result<(), Laned> {
     let addresses = addresses(warp, what.base, what.offset);
-    let width = usize::from(what.width_bytes);
+    match what.width_bytes {
+        4 => each::<CHECKS, 4>(warp, machine, what, mask, pc, &addresses),
+        8 => each::<CHECKS, 8>(warp, machine, what, mask, pc, &addresses),
+        _ => each::<CHECKS, 2>(warp, machine, what, mask, pc, &addresses),
+    }
+}
+
+#[inline(always)]
+fn each<const CHECKS: bool, const BYTES: usize>(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    what: &Atomic,
+    mask: u32,
+    pc: u32,
+    addresses: &[u64; 32],
+) -> Result<(), Laned> {
     for lane in lanes(mask) {
         let a = warp.value(what.a, lane);
         let b = warp.value(what.b, lane);
         let target = resolve(what.space, addresses[lane]);
         let me = toucher(warp, lane, pc);
-        let old = exchange::<CHECKS>(machine, target, width, me, |old| combine(what, old, a, b))
+        let old = exchange::<CHECKS, BYTES>(machine, target, me, |old| combine(what, old, a, b))
             .map_err(|trouble| (lane as u32, trouble))?;
         if let Some(d) = what.d {
             warp.set(d, lane, old);
@@ -32,18 +47,31 @@ pub(crate) fn atomic<const CHECKS: bool>(
     Ok(())
 }
 
-fn exchange<const CHECKS: bool>(
+#[inline(always)]
+fn exchange<const CHECKS: bool, const BYTES: usize>(
     machine: &mut Machine<'_>,
     target: Target,
-    width: usize,
     me: Toucher,
     f: impl Fn(u64) -> u64,
 ) -> Result<u64, Box<Trouble>> {
+    if CHECKS
+        && BYTES == 4
+        && let Target::Shared(offset) = target
+        && machine.shared.update_word(offset, me)
+    {
+        let word = &mut machine.shared.data[offset as usize..offset as usize + 4];
+        let old = u64::from(word.try_into().map_or(0, |word: &mut [u8; 4]| {
+            let old = u32::from_le_bytes(*word);
+            *word = (f(u64::from(old)) as u32).to_le_bytes();
+            old
+        }));
+        return Ok(old);
+    }
     let mut bytes = [0; 8];
-    read_one::<CHECKS>(machine, target, &mut bytes[..width], me, true)?;
+    read_one::<CHECKS>(machine, target, &mut bytes[..BYTES], me, true)?;
     let old = u64::from_le_bytes(bytes);
     let new = f(old).to_le_bytes();
-    write_one::<CHECKS>(machine, target, &new[..width], me, true)?;
+    write_one::<CHECKS>(machine, target, &new[..BYTES], me, true)?;
     Ok(old)
 }
 
@@ -57,6 +85,7 @@ fn half(old: u64, a: u64, format: Narrow) -> u64 {
     u64::from(format.encode(sum, Rounding::Nearest, false))
 }
 
+#[inline(always)]
 fn combine(what: &Atomic, old: u64, a: u64, b: u64) -> u64 {
     let long = what.width_bytes == 8;
     let signed = |x: u64| if long { x as i64 } else { i64::from(x as i32) };

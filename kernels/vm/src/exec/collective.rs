@@ -4,7 +4,7 @@ use super::machine::{Machine, Trouble};
 use super::step::Laned;
 use super::warp::{FULL, Fragment, State, Warp, lanes};
 use crate::fault::FaultKind;
-use crate::program::{Barrier, BarrierKind, Op, Shuffle, ShuffleMode, Vote, VoteKind};
+use crate::program::{Action, Barrier, BarrierKind, Shuffle, ShuffleMode, Vote, VoteKind};
 use crate::shared::LAST_CLOCK;
 
 /// Lanes arrive at a block barrier. Returns those that now wait (all but for `bar.arrive`).
@@ -53,27 +53,37 @@ pub(crate) fn arrive(
 pub(crate) fn synchronous(
     warp: &mut Warp,
     machine: &mut Machine<'_>,
-    op: &Op,
+    action: &Action,
     mask: u32,
 ) -> Result<u32, Laned> {
-    let members = match *op {
-        Op::WarpSync { members } => members,
-        Op::Shuffle(i) => machine.entry.shuffles[usize::from(i)].members,
-        Op::Vote(i) => machine.entry.votes[usize::from(i)].members,
+    if let Action::Shuffle(i) = *action {
+        let what = &machine.entry.shuffles[usize::from(i)];
+        if mask == FULL
+            && let Some((b, c)) = what.fixed
+        {
+            shuffle_same(warp, what, b & 31, c);
+            return Ok(0);
+        }
+    }
+    let members = match *action {
+        Action::WarpSync { members } => members,
+        Action::Shuffle(i) => machine.entry.shuffles[usize::from(i)].members,
+        Action::Vote(i) => machine.entry.votes[usize::from(i)].members,
         _ => return Ok(0),
     };
-    let masks = warp.words[usize::from(members)].0;
-    if mask == FULL && masks == [FULL; 32] {
-        group(warp, machine, op, FULL)?;
+    let masks = &warp.words[usize::from(members)].0;
+    if mask == FULL && masks.iter().fold(FULL, |all, m| all & m) == FULL {
+        group(warp, machine, action, FULL)?;
         return Ok(0);
     }
-    some(warp, machine, op, mask, &masks)
+    let masks = *masks;
+    some(warp, machine, action, mask, &masks)
 }
 
 fn some(
     warp: &mut Warp,
     machine: &mut Machine<'_>,
-    op: &Op,
+    action: &Action,
     mask: u32,
     masks: &[u32; 32],
 ) -> Result<u32, Laned> {
@@ -92,7 +102,7 @@ fn some(
         if members & warp.alive & !same != 0 {
             waiting |= same;
         } else {
-            group(warp, machine, op, same)?;
+            group(warp, machine, action, same)?;
         }
     }
     Ok(waiting)
@@ -100,9 +110,14 @@ fn some(
 
 /// One complete group.
 #[inline(always)]
-fn group(warp: &mut Warp, machine: &mut Machine<'_>, op: &Op, mask: u32) -> Result<(), Laned> {
-    match *op {
-        Op::WarpSync { .. } => {
+fn group(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    action: &Action,
+    mask: u32,
+) -> Result<(), Laned> {
+    match *action {
+        Action::WarpSync { .. } => {
             if warp.clock >= LAST_CLOCK {
                 machine.shared.forget();
                 machine.shared.next_epoch();
@@ -111,8 +126,8 @@ fn group(warp: &mut Warp, machine: &mut Machine<'_>, op: &Op, mask: u32) -> Resu
             warp.clock += 1;
             Ok(())
         }
-        Op::Shuffle(i) => shuffle(warp, &machine.entry.shuffles[usize::from(i)], mask),
-        Op::Vote(i) => {
+        Action::Shuffle(i) => shuffle(warp, &machine.entry.shuffles[usize::from(i)], mask),
+        Action::Vote(i) => {
             vote(warp, &machine.entry.votes[usize::from(i)], mask);
             Ok(())
         }
@@ -125,26 +140,16 @@ fn shuffle(warp: &mut Warp, what: &Shuffle, mask: u32) -> Result<(), Laned> {
     let a = warp.words[usize::from(what.a)].0;
     let b = &warp.words[usize::from(what.b)].0;
     let c = &warp.words[usize::from(what.c)].0;
-    if mask == FULL
-        && what.mode == ShuffleMode::Butterfly
-        && c[0] & 0x1f1f == 0x1f
-        && *b == [b[0]; 32]
-        && *c == [c[0]; 32]
-    {
-        let by = b[0] as usize & 31;
-        let d = &mut warp.words[usize::from(what.d)].0;
+    if mask == FULL {
+        let mut different = 0;
         for l in 0..32 {
-            d[l] = a[(l ^ by) & 31];
+            different |= (b[l] ^ b[0]) | (c[l] ^ c[0]);
         }
-        if let Some(p) = what.p {
-            warp.predicates[usize::from(p)] = FULL;
+        if different == 0 {
+            let (by, clamp) = (b[0] & 31, c[0]);
+            shuffle_same(warp, what, by, clamp);
+            return Ok(());
         }
-        return Ok(());
-    }
-    if mask == FULL && *b == [b[0]; 32] && *c == [c[0]; 32] {
-        let (by, clamp) = ((b[0] & 31) as i32, c[0]);
-        shuffle_whole(warp, what, &a, by, clamp);
-        return Ok(());
     }
     let (b, c) = (*b, *c);
     let mut inside = 0u32;
@@ -179,33 +184,73 @@ fn shuffle(warp: &mut Warp, what: &Shuffle, mask: u32) -> Result<(), Laned> {
     Ok(())
 }
 
+/// Every lane takes part, and all have the same operands.
+#[inline(always)]
+fn shuffle_same(warp: &mut Warp, what: &Shuffle, by: u32, clamp: u32) {
+    if what.mode == ShuffleMode::Butterfly && clamp & 0x1f1f == 0x1f {
+        butterfly(warp, what, by);
+    } else {
+        let a = warp.words[usize::from(what.a)].0;
+        shuffle_whole(warp, what, &a, by as i32, clamp);
+    }
+}
+
+/// The exchange of lanes `by` apart, all of them taking part.
+#[inline(always)]
+fn butterfly(warp: &mut Warp, what: &Shuffle, by: u32) {
+    let a = &warp.words[usize::from(what.a)].0;
+    let mut d = [0; 32];
+    // Known distances become a few vector permutations.
+    match by {
+        1 => (0..32).for_each(|l| d[l] = a[l ^ 1]),
+        2 => (0..32).for_each(|l| d[l] = a[l ^ 2]),
+        4 => (0..32).for_each(|l| d[l] = a[l ^ 4]),
+        8 => (0..32).for_each(|l| d[l] = a[l ^ 8]),
+        16 => (0..32).for_each(|l| d[l] = a[l ^ 16]),
+        _ => (0..32).for_each(|l| d[l] = a[(l ^ by as usize) & 31]),
+    }
+    warp.words[usize::from(what.d)].0 = d;
+    if let Some(p) = what.p {
+        warp.predicates[usize::from(p)] = FULL;
+    }
+}
+
 /// Every lane takes part and all agree on distance and clamp: no lane can be missing.
 #[inline(always)]
 fn shuffle_whole(warp: &mut Warp, what: &Shuffle, a: &[u32; 32], by: i32, c: u32) {
     let clamp = (c & 0x1f) as i32;
     let segments = (c >> 8 & 0x1f) as i32;
-    let d = &mut warp.words[usize::from(what.d)].0;
-    let mut inside = 0u32;
-    let mut put = |l: usize, from: i32, ok: bool| {
-        d[l] = a[if ok { from as usize & 31 } else { l }];
-        inside |= u32::from(ok) << l;
+    let highest = |lane: i32| (lane & segments) | (clamp & !segments);
+    let (from, inside) = match what.mode {
+        ShuffleMode::Up => sources(|lane| (lane - by, lane - by >= highest(lane))),
+        ShuffleMode::Down => sources(|lane| (lane + by, lane + by <= highest(lane))),
+        ShuffleMode::Butterfly => sources(|lane| (lane ^ by, (lane ^ by) <= highest(lane))),
+        ShuffleMode::Index => sources(|lane| {
+            let from = (lane & segments) | (by & !segments);
+            (from, from <= highest(lane))
+        }),
     };
-    for l in 0..32usize {
-        let lane = l as i32;
-        let highest = (lane & segments) | (clamp & !segments);
-        match what.mode {
-            ShuffleMode::Up => put(l, lane - by, lane - by >= highest),
-            ShuffleMode::Down => put(l, lane + by, lane + by <= highest),
-            ShuffleMode::Butterfly => put(l, lane ^ by, (lane ^ by) <= highest),
-            ShuffleMode::Index => {
-                let from = (lane & segments) | (by & !segments);
-                put(l, from, from <= highest);
-            }
-        }
+    let d = &mut warp.words[usize::from(what.d)].0;
+    for l in 0..32 {
+        d[l] = a[from[l] as usize & 31];
     }
     if let Some(p) = what.p {
         warp.predicates[usize::from(p)] = inside;
     }
+}
+
+/// The lane each lane reads, itself where the wanted one is outside, and who is inside.
+#[inline(always)]
+fn sources(source: impl Fn(i32) -> (i32, bool)) -> ([i32; 32], u32) {
+    let mut from = [0i32; 32];
+    let mut inside = 0u32;
+    for l in 0..32 {
+        let (lane, ok) = source(l as i32);
+        let ones = i32::from(ok).wrapping_neg();
+        from[l] = lane & ones | l as i32 & !ones;
+        inside |= u32::from(ok) << l;
+    }
+    (from, inside)
 }
 
 fn vote(warp: &mut Warp, what: &Vote, mask: u32) {
@@ -312,7 +357,7 @@ pub(crate) fn release(warps: &mut [Warp], machine: &mut Machine<'_>) -> bool {
                 if fragment.state != State::AtBarrier(id) {
                     continue;
                 }
-                if let Op::Barrier(index) = entry.code[fragment.pc as usize].op {
+                if let Action::Barrier(index) = entry.code[fragment.pc as usize].action {
                     let barrier = &entry.barriers[usize::from(index)];
                     let value = match barrier.kind {
                         BarrierKind::RedPopc => gate.popc,

@@ -1,10 +1,12 @@
 //! What every warp of a launch shares: memories, barriers, limits and what is counted.
 
+use super::matrix::Operands;
 use crate::approx::FloatModel;
 use crate::fault::{BufferPlace, FaultKind, MemorySpace};
 use crate::memory::Memory;
 use crate::module::{Entry, Module};
 use crate::shared::{Other, Shared};
+use std::collections::VecDeque;
 
 /// Arrivals at one barrier number.
 #[derive(Clone, Copy, Default, Debug)]
@@ -28,7 +30,6 @@ pub(crate) struct Local {
 /// A copy under way: its bytes are not there before the wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingCopy {
-    pub thread: u32,
     /// Commits of that thread before this copy's group closes.
     pub group: u32,
     pub offset: u32,
@@ -46,7 +47,7 @@ pub(crate) struct Machine<'m> {
     pub data: &'m mut Vec<u8>,
     pub edges: &'m mut [u64],
     pub model: FloatModel,
-    pub wide_vectors: bool,
+    pub wide: Option<crate::dispatch::Wide>,
     /// Initialisation, marks and races are checked.
     pub checks: bool,
     /// Instructions left in the launch.
@@ -55,9 +56,12 @@ pub(crate) struct Machine<'m> {
     /// Threads of the block that have not exited.
     pub alive_threads: u32,
     pub block_threads: u32,
-    pub copies: Vec<PendingCopy>,
+    /// Copies of each thread that have not arrived.
+    pub copies: &'m mut [VecDeque<PendingCopy>],
     /// Commits of each thread so far.
-    pub commits: Vec<u32>,
+    pub commits: &'m mut [u32],
+    /// Working space of matrix products.
+    pub operands: &'m mut Operands,
 }
 
 /// A fault before its place and thread are named.

@@ -1,14 +1,15 @@
 //! A launch: checked, set up, and its blocks run one after the other, warps in turn.
 //! Invariant: the order of everything is fixed, so equal launches give equal results.
 
-mod access;
+pub(crate) mod access;
 mod alu;
 mod atomic;
-mod collective;
+pub(crate) mod collective;
+pub(crate) mod lane;
 pub(crate) mod machine;
-mod matrix;
+pub(crate) mod matrix;
 pub(crate) mod step;
-mod store;
+pub(crate) mod store;
 pub(crate) mod warp;
 
 use crate::approx::FloatModel;
@@ -17,10 +18,12 @@ use crate::dispatch;
 use crate::fault::{Fault, FaultKind, LaunchError, Party, Stop};
 use crate::memory::Memory;
 use crate::module::{Entry, Module};
-use crate::program::Special;
+use crate::program::{Class, Special};
 use crate::shared::Shared;
-use machine::{Gate, Local, Machine, Trouble};
+use machine::{Gate, Local, Machine, PendingCopy, Trouble};
+use matrix::Operands;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use step::{Outcome, Raise, Raised};
 use warp::{Fragment, Longs, State, Warp, Words};
 
@@ -88,7 +91,9 @@ struct Scratch {
     local: Local,
     warps: Vec<Warp>,
     data: Vec<u8>,
+    copies: Vec<VecDeque<PendingCopy>>,
     commits: Vec<u32>,
+    operands: Operands,
 }
 
 thread_local! {
@@ -169,6 +174,9 @@ fn run(
     local.data.resize(warp_count * 32 * local.bytes_per_thread, 0);
     scratch.commits.clear();
     scratch.commits.resize(warp_count * 32, 0);
+    if scratch.copies.len() < warp_count * 32 {
+        scratch.copies.resize_with(warp_count * 32, VecDeque::new);
+    }
     if scratch.warps.len() < warp_count {
         scratch.warps.resize_with(warp_count, Warp::default);
     }
@@ -186,14 +194,15 @@ fn run(
         data: &mut scratch.data,
         edges: &mut counts.edges,
         model: options.float_model,
-        wide_vectors: dispatch::detect(),
+        wide: dispatch::detect(),
         checks: options.checks,
         left: limits.instructions,
         gates: [Gate::default(); 16],
         alive_threads: threads,
         block_threads: threads,
-        copies: Vec::new(),
-        commits: std::mem::take(&mut scratch.commits),
+        copies: &mut scratch.copies[..warp_count * 32],
+        commits: &mut scratch.commits,
+        operands: &mut scratch.operands,
     };
     let mut blocks = 0;
     let [nx, ny, nz] = launch.grid;
@@ -214,7 +223,6 @@ fn run(
         }
     }
     let stats = Stats { warp_instructions: limits.instructions - machine.left, blocks };
-    scratch.commits = std::mem::take(&mut machine.commits);
     result.map(|()| stats)
 }
 
@@ -249,32 +257,52 @@ fn prepare(warp: &mut Warp, index: u32, entry: &Entry, launch: &Launch<'_>) {
         }
         warp.fill(*reg, value);
     }
-    let [bx, by, bz] = launch.block;
-    let threads = bx * by * bz;
     for (special, reg) in &entry.specials {
-        for lane in 0..32u32 {
-            let thread = index * 32 + lane;
-            let value = match *special {
-                Special::Tid(0) => thread % bx,
-                Special::Tid(1) => thread / bx % by,
-                Special::Tid(_) => thread / bx / by,
-                Special::Ntid(axis) => launch.block[usize::from(axis).min(2)],
-                Special::Nctaid(axis) => launch.grid[usize::from(axis).min(2)],
-                Special::Ctaid(_) | Special::Zero => 0,
-                Special::Lane => lane,
-                Special::Warp => index,
-                Special::WarpCount => threads.div_ceil(32),
-                Special::LaneMaskEq => 1 << lane,
-                Special::LaneMaskLt => (1 << lane) - 1,
-                Special::LaneMaskLe => (1 << lane) | ((1 << lane) - 1),
-                Special::LaneMaskGt => !((1 << lane) | ((1 << lane) - 1)),
-                Special::LaneMaskGe => !((1 << lane) - 1),
-                Special::DynamicShared => launch.dynamic_shared_bytes,
-                Special::TotalShared => entry.static_shared_bytes + launch.dynamic_shared_bytes,
-                Special::DynamicBase => entry.dynamic_shared_offset,
-            };
-            warp.set(*reg, lane as usize, u64::from(value));
+        let values = special_values(*special, index, entry, launch);
+        match reg.class {
+            Class::Word => warp.words[usize::from(reg.slot)].0 = values,
+            Class::Long => warp.longs[usize::from(reg.slot)].0 = values.map(u64::from),
+            Class::Predicate => {}
         }
+    }
+}
+
+/// A special register in every lane of a warp; those of the block are set at its start.
+fn special_values(special: Special, warp: u32, entry: &Entry, launch: &Launch<'_>) -> [u32; 32] {
+    let [bx, by, bz] = launch.block;
+    let first = warp * 32;
+    let lanes = |f: fn(u32) -> u32| std::array::from_fn(|lane| f(lane as u32));
+    let same = |value| [value; 32];
+    match special {
+        Special::Tid(0) if first + 32 <= bx => std::array::from_fn(|lane| first + lane as u32),
+        Special::Tid(axis) => {
+            let (mut x, mut y, mut z) = (first % bx, first / bx % by, first / bx / by);
+            std::array::from_fn(|_| {
+                let value = [x, y, z][usize::from(axis).min(2)];
+                x += 1;
+                if x == bx {
+                    (x, y) = (0, y + 1);
+                }
+                if y == by {
+                    (y, z) = (0, z + 1);
+                }
+                value
+            })
+        }
+        Special::Ntid(axis) => same(launch.block[usize::from(axis).min(2)]),
+        Special::Nctaid(axis) => same(launch.grid[usize::from(axis).min(2)]),
+        Special::Ctaid(_) | Special::Zero => same(0),
+        Special::Lane => lanes(|lane| lane),
+        Special::Warp => same(warp),
+        Special::WarpCount => same((bx * by * bz).div_ceil(32)),
+        Special::LaneMaskEq => lanes(|lane| 1 << lane),
+        Special::LaneMaskLt => lanes(|lane| (1 << lane) - 1),
+        Special::LaneMaskLe => lanes(|lane| (1 << lane) | ((1 << lane) - 1)),
+        Special::LaneMaskGt => lanes(|lane| !((1 << lane) | ((1 << lane) - 1))),
+        Special::LaneMaskGe => lanes(|lane| !((1 << lane) - 1)),
+        Special::DynamicShared => same(launch.dynamic_shared_bytes),
+        Special::TotalShared => same(entry.static_shared_bytes + launch.dynamic_shared_bytes),
+        Special::DynamicBase => same(entry.dynamic_shared_offset),
     }
 }
 
@@ -284,7 +312,9 @@ fn start_block(warps: &mut [Warp], machine: &mut Machine<'_>, block: [u32; 3], t
     machine.shared.start_block();
     machine.local.init.clear();
     machine.local.init.resize(machine.local.data.len(), false);
-    machine.copies.clear();
+    for copies in machine.copies.iter_mut() {
+        copies.clear();
+    }
     machine.commits.fill(0);
     for warp in warps.iter_mut() {
         let here = (threads - warp.index * 32).min(32);

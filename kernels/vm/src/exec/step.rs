@@ -1,11 +1,14 @@
 //! The hot loop: one warp's instructions until it blocks, ends or uses up its slice.
-//! Inlined into each build of `dispatch`, so everything here that touches lanes is inlined too.
+//! Inlined into each build of `dispatch`; what touches whole registers is called through the
+//! tables there.
 
+use super::lane::put32;
 use super::machine::{Machine, Trouble};
-use super::warp::{FULL, Fragment, Longs, State, Warp, Words, lanes};
-use super::{access, alu, atomic, collective, matrix, store};
+use super::warp::{Fragment, State, Warp, lanes};
+use super::{alu, atomic, collective};
+use crate::dispatch::Vectors;
 use crate::fault::FaultKind;
-use crate::program::{Matrix, Op, Pure};
+use crate::program::{Action, Step};
 
 /// Instructions a warp runs before another gets its turn.
 pub(crate) const SLICE: u64 = 1 << 16;
@@ -45,153 +48,13 @@ fn laned(pc: u32) -> impl Fn(Laned) -> Box<Raised> {
     move |(lane, trouble)| Box::new(Raised { pc, lane, what: Raise::Trouble(trouble) })
 }
 
-#[inline(always)]
-fn put32(d: &mut Words, t: &[u32; 32], mask: u32) {
-    if mask == FULL {
-        d.0 = *t;
-    } else {
-        for l in 0..32 {
-            d.0[l] = if mask >> l & 1 != 0 { t[l] } else { d.0[l] };
-        }
-    }
-}
-
-#[inline(always)]
-fn put64(d: &mut Longs, t: &[u64; 32], mask: u32) {
-    if mask == FULL {
-        d.0 = *t;
-    } else {
-        for l in 0..32 {
-            d.0[l] = if mask >> l & 1 != 0 { t[l] } else { d.0[l] };
-        }
-    }
-}
-
-#[inline(always)]
-pub(crate) fn map1(warp: &mut Warp, d: u16, a: u16, mask: u32, f: impl Fn(u32) -> u32) {
-    let x = &warp.words[usize::from(a)].0;
-    let mut t = [0; 32];
-    for l in 0..32 {
-        t[l] = f(x[l]);
-    }
-    put32(&mut warp.words[usize::from(d)], &t, mask);
-}
-
-#[inline(always)]
-pub(crate) fn map2(
-    warp: &mut Warp,
-    d: u16,
-    a: u16,
-    b: u16,
-    mask: u32,
-    f: impl Fn(u32, u32) -> u32,
-) {
-    let x = &warp.words[usize::from(a)].0;
-    let y = &warp.words[usize::from(b)].0;
-    let mut t = [0; 32];
-    for l in 0..32 {
-        t[l] = f(x[l], y[l]);
-    }
-    put32(&mut warp.words[usize::from(d)], &t, mask);
-}
-
-#[inline(always)]
-pub(crate) fn map3(
-    warp: &mut Warp,
-    d: u16,
-    [a, b, c]: [u16; 3],
-    mask: u32,
-    f: impl Fn(u32, u32, u32) -> u32,
-) {
-    let x = &warp.words[usize::from(a)].0;
-    let y = &warp.words[usize::from(b)].0;
-    let z = &warp.words[usize::from(c)].0;
-    let mut t = [0; 32];
-    for l in 0..32 {
-        t[l] = f(x[l], y[l], z[l]);
-    }
-    put32(&mut warp.words[usize::from(d)], &t, mask);
-}
-
-#[inline(always)]
-pub(crate) fn long2(
-    warp: &mut Warp,
-    d: u16,
-    a: u16,
-    b: u16,
-    mask: u32,
-    f: impl Fn(u64, u64) -> u64,
-) {
-    let x = &warp.longs[usize::from(a)].0;
-    let y = &warp.longs[usize::from(b)].0;
-    let mut t = [0; 32];
-    for l in 0..32 {
-        t[l] = f(x[l], y[l]);
-    }
-    put64(&mut warp.longs[usize::from(d)], &t, mask);
-}
-
-/// A 64-bit result of two words.
-#[inline(always)]
-fn widen2(warp: &mut Warp, d: u16, a: u16, b: u16, mask: u32, f: impl Fn(u32, u32) -> u64) {
-    let x = &warp.words[usize::from(a)].0;
-    let y = &warp.words[usize::from(b)].0;
-    let mut t = [0; 32];
-    for l in 0..32 {
-        t[l] = f(x[l], y[l]);
-    }
-    put64(&mut warp.longs[usize::from(d)], &t, mask);
-}
-
-#[inline(always)]
-fn widen3(
-    warp: &mut Warp,
-    d: u16,
-    [a, b, c]: [u16; 3],
-    mask: u32,
-    f: impl Fn(u32, u32, u64) -> u64,
-) {
-    let x = &warp.words[usize::from(a)].0;
-    let y = &warp.words[usize::from(b)].0;
-    let z = &warp.longs[usize::from(c)].0;
-    let mut t = [0; 32];
-    for l in 0..32 {
-        t[l] = f(x[l], y[l], z[l]);
-    }
-    put64(&mut warp.longs[usize::from(d)], &t, mask);
-}
-
-#[inline(always)]
-fn put_predicate(warp: &mut Warp, d: u16, value: u32, mask: u32) {
-    let p = &mut warp.predicates[usize::from(d)];
-    *p = *p & !mask | value & mask;
-}
-
-fn pure(warp: &mut Warp, pure: &Pure, mask: u32) {
-    let [a, b, c] = pure.sources;
-    let count = pure.count;
-    let get = |warp: &Warp, lane| {
-        let x = warp.value(a, lane);
-        let y = if count > 1 { warp.value(b, lane) } else { 0 };
-        let z = if count > 2 { warp.value(c, lane) } else { 0 };
-        (x, y, z)
-    };
-    let mut last = None;
-    for lane in lanes(mask) {
-        let (x, y, z) = get(warp, lane);
-        // Neighbouring lanes often agree.
-        let value = match last {
-            Some((key, value)) if key == (x, y, z) => value,
-            _ => (pure.f)(x, y, z),
-        };
-        last = Some(((x, y, z), value));
-        warp.set(pure.d, lane, value);
-    }
-}
-
 /// Runs one warp.
 #[inline(always)]
-pub(crate) fn run(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome, Box<Raised>> {
+pub(crate) fn run<V: Vectors>(
+    vectors: V,
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+) -> Result<Outcome, Box<Raised>> {
     let entry = machine.entry;
     let code = entry.code.as_slice();
     let mut slice = SLICE.min(machine.left);
@@ -213,147 +76,42 @@ pub(crate) fn run(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome,
                 warp.fragments.push(Fragment { pc, mask, state: State::Ready });
                 return Ok(Outcome::Slice);
             }
+            let step = &code[pc as usize];
+            if step.run != 0 && !divergent {
+                let run = u64::from(step.run).min(slice);
+                slice -= run;
+                let steps = &code[pc as usize..];
+                for step in steps.iter().take(run as usize) {
+                    if let Action::Lane { kernel, s } = step.action {
+                        vectors.lane(kernel, warp, s, mask);
+                    }
+                }
+                pc += run as u32;
+                continue;
+            }
             slice -= 1;
-            let instr = &code[pc as usize];
             let mut m = mask;
-            if instr.guard != 0 {
-                let p = warp.predicates[usize::from(instr.guard)];
-                m &= if instr.flip { !p } else { p };
-                if m == 0 && !matches!(instr.op, Op::Branch { .. }) {
+            if step.guard != 0 {
+                let p = warp.predicates[usize::from(step.guard)];
+                m &= if step.flip { !p } else { p };
+                if m == 0 && !matches!(step.action, Action::Branch { .. }) {
                     pc += 1;
                     continue;
                 }
             }
-            match instr.op {
-                Op::Mov32 { d, a } => {
-                    let t = warp.words[usize::from(a)].0;
-                    put32(&mut warp.words[usize::from(d)], &t, m);
-                }
-                Op::Mov64 { d, a } => {
-                    let t = warp.longs[usize::from(a)].0;
-                    put64(&mut warp.longs[usize::from(d)], &t, m);
-                }
-                Op::MovP { d, a } => {
-                    let value = warp.predicates[usize::from(a)];
-                    put_predicate(warp, d, value, m);
-                }
-                Op::NotP { d, a } => {
-                    let value = !warp.predicates[usize::from(a)];
-                    put_predicate(warp, d, value, m);
-                }
-                Op::AndP { d, a, b } => {
-                    let value = warp.predicates[usize::from(a)] & warp.predicates[usize::from(b)];
-                    put_predicate(warp, d, value, m);
-                }
-                Op::OrP { d, a, b } => {
-                    let value = warp.predicates[usize::from(a)] | warp.predicates[usize::from(b)];
-                    put_predicate(warp, d, value, m);
-                }
-                Op::XorP { d, a, b } => {
-                    let value = warp.predicates[usize::from(a)] ^ warp.predicates[usize::from(b)];
-                    put_predicate(warp, d, value, m);
-                }
-                Op::Unary { op, d, a } => alu::unary(warp, op, d, a, m),
-                Op::Binary { op, d, a, b } => alu::binary(warp, op, d, a, b, m),
-                Op::Ternary { op, d, a, b, c } => alu::ternary(warp, op, d, [a, b, c], m),
-                Op::Approx { op, d, a } => alu::approximate(warp, machine.model, op, d, a, m),
-                Op::Long2 { op, d, a, b } => alu::long(warp, op, d, a, b, m),
-                Op::Shift64 { op, d, a, b } => alu::shift(warp, op, d, a, b, m),
-                Op::MulWideS { d, a, b } => widen2(warp, d, a, b, m, |x, y| {
-                    (i64::from(x as i32) * i64::from(y as i32)) as u64
-                }),
-                Op::MulWideU { d, a, b } => {
-                    widen2(warp, d, a, b, m, |x, y| u64::from(x) * u64::from(y));
-                }
-                Op::MadWideS { d, a, b, c } => widen3(warp, d, [a, b, c], m, |x, y, z| {
-                    ((i64::from(x as i32) * i64::from(y as i32)) as u64).wrapping_add(z)
-                }),
-                Op::MadWideU { d, a, b, c } => widen3(warp, d, [a, b, c], m, |x, y, z| {
-                    (u64::from(x) * u64::from(y)).wrapping_add(z)
-                }),
-                Op::Mad64 { d, a, b, c } => {
-                    let z = warp.longs[usize::from(c)].0;
-                    let x = &warp.longs[usize::from(a)].0;
-                    let y = &warp.longs[usize::from(b)].0;
-                    let mut t = [0; 32];
-                    for l in 0..32 {
-                        t[l] = x[l].wrapping_mul(y[l]).wrapping_add(z[l]);
-                    }
-                    put64(&mut warp.longs[usize::from(d)], &t, m);
-                }
-                Op::Sext { d, a } => {
-                    widen2(warp, d, a, a, m, |x, _| i64::from(x as i32) as u64);
-                }
-                Op::Zext { d, a } => widen2(warp, d, a, a, m, |x, _| u64::from(x)),
-                Op::Trunc { d, a } => {
-                    let x = &warp.longs[usize::from(a)].0;
-                    let mut t = [0; 32];
-                    for l in 0..32 {
-                        t[l] = x[l] as u32;
-                    }
-                    put32(&mut warp.words[usize::from(d)], &t, m);
-                }
-                Op::Join { d, a, b } => {
-                    widen2(warp, d, a, b, m, |x, y| u64::from(x) | u64::from(y) << 32);
-                }
-                Op::Split { low, high, a } => {
-                    let x = &warp.longs[usize::from(a)].0;
-                    let (mut t, mut u) = ([0; 32], [0; 32]);
-                    for l in 0..32 {
-                        t[l] = x[l] as u32;
-                        u[l] = (x[l] >> 32) as u32;
-                    }
-                    put32(&mut warp.words[usize::from(low)], &t, m);
-                    put32(&mut warp.words[usize::from(high)], &u, m);
-                }
-                Op::Select32 { d, a, b, p } => {
-                    let p = warp.predicates[usize::from(p)];
-                    let x = &warp.words[usize::from(a)].0;
-                    let y = &warp.words[usize::from(b)].0;
-                    let mut t = [0; 32];
-                    for l in 0..32 {
-                        t[l] = if p >> l & 1 != 0 { x[l] } else { y[l] };
-                    }
-                    put32(&mut warp.words[usize::from(d)], &t, m);
-                }
-                Op::Select64 { d, a, b, p } => {
-                    let p = warp.predicates[usize::from(p)];
-                    let x = &warp.longs[usize::from(a)].0;
-                    let y = &warp.longs[usize::from(b)].0;
-                    let mut t = [0; 32];
-                    for l in 0..32 {
-                        t[l] = if p >> l & 1 != 0 { x[l] } else { y[l] };
-                    }
-                    put64(&mut warp.longs[usize::from(d)], &t, m);
-                }
-                Op::Set32 { op, d, a, b } => {
-                    let value = alu::compare32(warp, op, a, b, m);
-                    put_predicate(warp, d, value, m);
-                }
-                Op::Set64 { op, d, a, b } => {
-                    let value = alu::compare64(warp, op, a, b, m);
-                    put_predicate(warp, d, value, m);
-                }
-                Op::Pure(i) => pure(warp, &entry.pures[usize::from(i)], m),
-                Op::Load(i) => {
+            match step.action {
+                Action::Lane { kernel, s } => vectors.lane(kernel, warp, s, m),
+                Action::Approx { op, d, a } => alu::approximate(warp, machine.model, op, d, a, m),
+                Action::Pure(i) => alu::pure(warp, &entry.pures[usize::from(i)], m),
+                Action::Load(i) => {
                     let what = &entry.accesses[usize::from(i)];
-                    if machine.checks {
-                        access::load::<true>(warp, machine, what, m, pc)
-                    } else {
-                        access::load::<false>(warp, machine, what, m, pc)
-                    }
-                    .map_err(laned(pc))?;
+                    vectors.load(warp, machine, what, m, pc).map_err(laned(pc))?;
                 }
-                Op::Store(i) => {
+                Action::Store(i) => {
                     let what = &entry.accesses[usize::from(i)];
-                    if machine.checks {
-                        store::store::<true>(warp, machine, what, m, pc)
-                    } else {
-                        store::store::<false>(warp, machine, what, m, pc)
-                    }
-                    .map_err(laned(pc))?;
+                    vectors.store(warp, machine, what, m, pc).map_err(laned(pc))?;
                 }
-                Op::Atomic(i) => {
+                Action::Atomic(i) => {
                     let what = &entry.atomics[usize::from(i)];
                     if machine.checks {
                         atomic::atomic::<true>(warp, machine, what, m, pc)
@@ -362,7 +120,7 @@ pub(crate) fn run(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome,
                     }
                     .map_err(laned(pc))?;
                 }
-                Op::Branch { target, edge } => {
+                Action::Branch { target, edge } => {
                     let rest = mask & !m;
                     if m != 0 {
                         machine.edges[usize::from(edge)] += 1;
@@ -396,7 +154,7 @@ pub(crate) fn run(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome,
                     pc = target;
                     continue;
                 }
-                Op::BranchTable(i) => {
+                Action::BranchTable(i) => {
                     let table = &entry.tables[usize::from(i)];
                     let index = warp.words[usize::from(table.index)].0;
                     let rest = mask & !m;
@@ -431,7 +189,7 @@ pub(crate) fn run(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome,
                     }
                     continue 'pick;
                 }
-                Op::Exit => {
+                Action::Exit => {
                     warp.alive &= !m;
                     machine.alive_threads -= m.count_ones();
                     // Those who wait for the lanes that left may go on.
@@ -445,7 +203,7 @@ pub(crate) fn run(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome,
                         continue 'pick;
                     }
                 }
-                Op::Barrier(i) => {
+                Action::Barrier(i) => {
                     let barrier = &entry.barriers[usize::from(i)];
                     let waiting =
                         collective::arrive(warp, machine, barrier, m, pc).map_err(laned(pc))?;
@@ -455,9 +213,9 @@ pub(crate) fn run(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome,
                     }
                     divergent = true;
                 }
-                Op::WarpSync { .. } | Op::Shuffle(_) | Op::Vote(_) => {
+                Action::WarpSync { .. } | Action::Shuffle(_) | Action::Vote(_) => {
                     let waiting =
-                        collective::synchronous(warp, machine, &instr.op, m).map_err(laned(pc))?;
+                        vectors.synchronous(warp, machine, &step.action, m).map_err(laned(pc))?;
                     if waiting != 0 {
                         warp.fragments.push(Fragment {
                             pc,
@@ -472,28 +230,18 @@ pub(crate) fn run(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome,
                         // The rest moves on; `meet` must not merge it back.
                     }
                 }
-                Op::ActiveMask { d } => {
+                Action::ActiveMask { d } => {
                     put32(&mut warp.words[usize::from(d)], &[m; 32], m);
                 }
-                Op::Matrix(i) => {
+                Action::Matrix(i) => {
                     let what = &entry.matrices[usize::from(i)];
-                    if let Matrix::Product { shape, a, b, c, d } = *what {
-                        matrix::product(warp, shape, a, b, c, d);
-                        pc += 1;
-                        continue;
-                    }
-                    if machine.checks {
-                        matrix::execute::<true>(warp, machine, what, m, pc)
-                    } else {
-                        matrix::execute::<false>(warp, machine, what, m, pc)
-                    }
-                    .map_err(laned(pc))?;
+                    vectors.matrix(warp, machine, what, m, pc).map_err(laned(pc))?;
                 }
-                Op::Trap => {
+                Action::Trap => {
                     let kind = FaultKind::Trap;
                     return Err(raise(pc, m, Raise::Trouble(kind.into())));
                 }
-                Op::Unsupported(i) => return Err(raise(pc, m, Raise::Unsupported(i))),
+                Action::Unsupported(i) => return Err(raise(pc, m, Raise::Unsupported(i))),
             }
             pc += 1;
         }
@@ -529,4 +277,4 @@ fn meet(
     false
 }
 
-const _: () = assert!(size_of::<Op>() <= 12);
+const _: () = assert!(size_of::<Step>() <= 16);

@@ -1,7 +1,7 @@
 //! Stores of a warp: consecutive addresses at once, everything else lane by lane.
 
 use super::access::{
-    GLOBAL_START, Shape, Target, addresses, local_at, resolve, shape, shared_trouble, space_of,
+    GLOBAL_START, Shape, Target, addresses, local_at, place, resolve, shared_trouble, space_of,
     toucher,
 };
 use super::machine::{Machine, Trouble};
@@ -21,114 +21,146 @@ pub(crate) fn store<const CHECKS: bool>(
     mask: u32,
     pc: u32,
 ) -> Result<(), Laned> {
-    // Most stores are small; clearing a small buffer costs little.
-    if what.bytes() <= 4 {
-        store_with::<CHECKS, 128>(warp, machine, what, mask, pc)
-    } else {
-        store_with::<CHECKS, 1024>(warp, machine, what, mask, pc)
-    }
-}
-
-#[inline(always)]
-fn store_with<const CHECKS: bool, const BYTES: usize>(
-    warp: &mut Warp,
-    machine: &mut Machine<'_>,
-    what: &Access,
-    mask: u32,
-    pc: u32,
-) -> Result<(), Laned> {
-    let addresses = addresses(warp, what.base, what.offset);
     let bytes = what.bytes() as usize;
-    let mut buffer = [0u8; BYTES];
-    collect(warp, what, &mut buffer, bytes);
-    let first = addresses[mask.trailing_zeros() as usize & 31];
-    if let Shape::Run(n) = shape(&addresses, mask, bytes as u64)
-        && first & (bytes as u64 - 1) == 0
-    {
-        let span = n * bytes;
+    let (first, shape) = place(warp, what, mask, bytes as u64);
+    let span = match shape {
+        Shape::Run(n) => n * bytes,
+        // All lanes at one place, or one lane alone.
+        Shape::Uniform if mask.is_power_of_two() => bytes,
+        _ => 0,
+    };
+    if span != 0 && first & (bytes as u64 - 1) == 0 {
+        let lane = mask.trailing_zeros() as usize & 31;
         let global = matches!(what.space, Space::Global | Space::Generic) && first >= GLOBAL_START;
         if global && let Some((page, at)) = machine.memory.window(first, span as u64) {
             let shadow = &mut page.marks[at..at + span];
             let refused =
                 CHECKS && shadow.iter().fold(0, |any, m| any | *m) & marks::UNWRITABLE != 0;
             if !refused {
-                page.data[at..at + span].copy_from_slice(&buffer[..span]);
                 for mark in shadow {
                     *mark |= marks::INIT | marks::WRITTEN;
                 }
+                collect(warp, what, lane, &mut page.data[at..at + span], bytes);
                 return Ok(());
             }
         }
         if what.space == Space::Shared && !what.strong && first < 1 << 24 {
             let at = first as usize;
             let ok = if CHECKS {
-                let me = toucher(warp, 0, pc);
-                bytes.is_multiple_of(4) && machine.shared.store_run(at, n, bytes, me)
+                let me = toucher(warp, lane, pc);
+                machine.shared.store_run(at, span / bytes, bytes, me)
             } else {
                 at + span <= machine.shared.data.len()
             };
             if ok {
-                machine.shared.data[at..at + span].copy_from_slice(&buffer[..span]);
+                collect(warp, what, lane, &mut machine.shared.data[at..at + span], bytes);
                 return Ok(());
             }
         }
     }
-    store_each::<CHECKS>(warp, machine, what, mask, pc, &addresses, &buffer)
+    let addresses = addresses(warp, what.base, what.offset);
+    store_scattered::<CHECKS>(warp, machine, what, mask, pc, &addresses)
 }
 
-/// The bytes every lane stores, lane after lane.
-#[inline(always)]
-fn collect(warp: &Warp, what: &Access, buffer: &mut [u8], bytes: usize) {
-    let width = usize::from(what.width_bytes);
-    for i in 0..usize::from(what.count) {
-        let reg = what.regs[i];
-        let slot = usize::from(reg.slot);
-        let chunks = buffer.chunks_exact_mut(bytes);
-        match reg.class {
-            Class::Word => {
-                let x = &warp.words[slot].0;
-                match width {
-                    4 => {
-                        for (chunk, value) in chunks.zip(x) {
-                            chunk[i * 4..i * 4 + 4].copy_from_slice(&value.to_le_bytes());
-                        }
-                    }
-                    2 => {
-                        for (chunk, value) in chunks.zip(x) {
-                            chunk[i * 2..i * 2 + 2].copy_from_slice(&(*value as u16).to_le_bytes());
-                        }
-                    }
-                    _ => {
-                        for (chunk, value) in chunks.zip(x) {
-                            chunk[i * width] = *value as u8;
-                        }
-                    }
-                }
-            }
-            _ => {
-                let x = &warp.longs[slot].0;
-                for (chunk, value) in chunks.zip(x) {
-                    let target = &mut chunk[i * width..(i + 1) * width];
-                    target.copy_from_slice(&value.to_le_bytes()[..width]);
-                }
-            }
-        }
-    }
-}
-
-fn store_each<const CHECKS: bool>(
+fn store_scattered<const CHECKS: bool>(
     warp: &Warp,
     machine: &mut Machine<'_>,
     what: &Access,
     mask: u32,
     pc: u32,
     addresses: &[u64; 32],
-    buffer: &[u8],
 ) -> Result<(), Laned> {
-    let bytes = what.bytes() as usize;
+    match what.bytes() {
+        1 => store_each::<CHECKS, 1>(warp, machine, what, mask, pc, addresses),
+        2 => store_each::<CHECKS, 2>(warp, machine, what, mask, pc, addresses),
+        4 => store_each::<CHECKS, 4>(warp, machine, what, mask, pc, addresses),
+        8 => store_each::<CHECKS, 8>(warp, machine, what, mask, pc, addresses),
+        16 => store_each::<CHECKS, 16>(warp, machine, what, mask, pc, addresses),
+        _ => store_each::<CHECKS, 32>(warp, machine, what, mask, pc, addresses),
+    }
+}
+
+/// The bytes that lanes from `lane` on store, one after the other, as many as fit.
+#[inline(always)]
+fn collect(warp: &Warp, what: &Access, lane: usize, buffer: &mut [u8], bytes: usize) {
+    let width = usize::from(what.width_bytes);
+    if what.count == 1 {
+        let slot = usize::from(what.regs[0].slot);
+        match (width, what.regs[0].class) {
+            (4, Class::Word) => {
+                let x = &warp.words[slot].0[lane..];
+                for (to, x) in buffer.as_chunks_mut::<4>().0.iter_mut().zip(x) {
+                    *to = x.to_le_bytes();
+                }
+                return;
+            }
+            (2, Class::Word) => {
+                let x = &warp.words[slot].0[lane..];
+                for (to, x) in buffer.as_chunks_mut::<2>().0.iter_mut().zip(x) {
+                    *to = (*x as u16).to_le_bytes();
+                }
+                return;
+            }
+            (8, Class::Long) => {
+                let x = &warp.longs[slot].0[lane..];
+                for (to, x) in buffer.as_chunks_mut::<8>().0.iter_mut().zip(x) {
+                    *to = x.to_le_bytes();
+                }
+                return;
+            }
+            _ => {}
+        }
+    }
+    match (width, what.count) {
+        (4, 2) => collect_words::<2, 8>(warp, what, lane, buffer),
+        (4, 4) => collect_words::<4, 16>(warp, what, lane, buffer),
+        _ => {
+            for i in 0..usize::from(what.count) {
+                let reg = what.regs[i];
+                for (l, chunk) in (lane..32).zip(buffer.chunks_exact_mut(bytes)) {
+                    let value = warp.value(reg, l).to_le_bytes();
+                    chunk[i * width..(i + 1) * width].copy_from_slice(&value[..width]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn collect_words<const COUNT: usize, const BYTES: usize>(
+    warp: &Warp,
+    what: &Access,
+    lane: usize,
+    buffer: &mut [u8],
+) {
+    let mut x = [[0u32; 32]; COUNT];
+    for (x, reg) in x.iter_mut().zip(&what.regs) {
+        match reg.class {
+            Class::Word => *x = warp.words[usize::from(reg.slot)].0,
+            _ => *x = std::array::from_fn(|l| warp.value(*reg, l) as u32),
+        }
+    }
+    for (l, to) in (lane..32).zip(buffer.as_chunks_mut::<BYTES>().0) {
+        for i in 0..COUNT {
+            to[i * 4..i * 4 + 4].copy_from_slice(&x[i][l].to_le_bytes());
+        }
+    }
+}
+
+#[inline(always)]
+fn store_each<const CHECKS: bool, const BYTES: usize>(
+    warp: &Warp,
+    machine: &mut Machine<'_>,
+    what: &Access,
+    mask: u32,
+    pc: u32,
+    addresses: &[u64; 32],
+) -> Result<(), Laned> {
+    let mut buffer = [[0u8; BYTES]; 32];
+    collect(warp, what, 0, buffer.as_flattened_mut(), BYTES);
     if CHECKS
         && !what.strong
-        && let Some((lane, address)) = collision(mask, addresses, buffer, bytes)
+        && let Some((lane, address)) = collision(mask, addresses, &buffer)
         && let Target::Global(address) = resolve(what.space, address)
         && let Some(place) = machine.buffer_place(address)
     {
@@ -138,25 +170,30 @@ fn store_each<const CHECKS: bool>(
     for l in lanes(mask) {
         let target = resolve(what.space, addresses[l]);
         let me = toucher(warp, l, pc);
-        let data = &buffer[l * bytes..(l + 1) * bytes];
-        write_one::<CHECKS>(machine, target, data, me, what.strong)
+        write_one::<CHECKS>(machine, target, &buffer[l], me, what.strong)
             .map_err(|trouble| (l as u32, trouble))?;
     }
     Ok(())
 }
 
 /// A lane whose bytes overlap an earlier lane's with another value.
-fn collision(mask: u32, addresses: &[u64; 32], buffer: &[u8], bytes: usize) -> Option<(u32, u64)> {
+#[inline(always)]
+fn collision<const BYTES: usize>(
+    mask: u32,
+    addresses: &[u64; 32],
+    buffer: &[[u8; BYTES]; 32],
+) -> Option<(u32, u64)> {
     let mut last = None;
     let mut rising = true;
     for l in lanes(mask) {
         rising &=
-            last.is_none_or(|previous: u64| addresses[l] >= previous.saturating_add(bytes as u64));
+            last.is_none_or(|previous: u64| addresses[l] >= previous.saturating_add(BYTES as u64));
         last = Some(addresses[l]);
     }
-    if rising {
-        return None;
-    }
+    if rising { None } else { clash(mask, addresses, buffer.as_flattened(), BYTES) }
+}
+
+fn clash(mask: u32, addresses: &[u64; 32], buffer: &[u8], bytes: usize) -> Option<(u32, u64)> {
     for l in lanes(mask) {
         for earlier in lanes(mask & ((1 << l) - 1)) {
             let (a, b) = (addresses[earlier], addresses[l]);
@@ -177,6 +214,7 @@ fn collision(mask: u32, addresses: &[u64; 32], buffer: &[u8], bytes: usize) -> O
 }
 
 /// Writes one thread's bytes, or says why not.
+#[inline(always)]
 pub(crate) fn write_one<const CHECKS: bool>(
     machine: &mut Machine<'_>,
     target: Target,

@@ -86,6 +86,7 @@ impl Warp {
     }
 
     /// A register's value in one lane, zero-extended.
+    #[inline(always)]
     pub fn value(&self, reg: Reg, lane: usize) -> u64 {
         let slot = usize::from(reg.slot);
         match reg.class {
@@ -96,6 +97,7 @@ impl Warp {
     }
 
     /// Sets a register in one lane.
+    #[inline(always)]
     pub fn set(&mut self, reg: Reg, lane: usize, value: u64) {
         let slot = usize::from(reg.slot);
         match reg.class {

@@ -71,6 +71,72 @@ impl Lowering<'_, '_> {
         self.remove(&keep);
     }
 
+    /// Reads a copy at its source where both are set once within the block, and drops copies
+    /// that nobody reads any more.
+    pub(super) fn propagate_within_blocks(&mut self, starts: &[u32]) {
+        let mut definitions: HashMap<Reg, u32> = HashMap::new();
+        let mut uses: HashMap<Reg, u32> = HashMap::new();
+        for pc in 0..self.code.len() {
+            let mut op = self.code[pc].op;
+            self.visit(&mut op, &mut |role, class, slot| {
+                let counts = if role == Role::Define { &mut definitions } else { &mut uses };
+                *counts.entry(Reg { class, slot: *slot }).or_insert(0) += 1;
+            });
+        }
+        let mut keep = vec![true; self.code.len()];
+        for (block, start) in starts.iter().enumerate() {
+            let end = starts.get(block + 1).map_or(self.code.len(), |s| *s as usize);
+            for pc in *start as usize..end {
+                let (class, d, a) = match self.code[pc].op {
+                    Op::Mov32 { d, a } => (Class::Word, d, a),
+                    Op::Mov64 { d, a } => (Class::Long, d, a),
+                    _ => continue,
+                };
+                let single = definitions.get(&Reg { class, slot: d }) == Some(&1);
+                if self.code[pc].guard != 0 || !single || d == a {
+                    continue;
+                }
+                let total = uses.get(&Reg { class, slot: d }).copied().unwrap_or(0);
+                let moved = self.read_at_source(pc + 1..end, class, d, a, total);
+                uses.insert(Reg { class, slot: d }, total - moved);
+                *uses.entry(Reg { class, slot: a }).or_insert(0) += moved;
+                keep[pc] = moved < total;
+            }
+        }
+        self.remove(&keep);
+    }
+
+    /// Replaces uses of `d` by `a` up to where `a` changes, at most `total`; says how many.
+    fn read_at_source(
+        &mut self,
+        range: std::ops::Range<usize>,
+        class: Class,
+        d: Slot,
+        a: Slot,
+        total: u32,
+    ) -> u32 {
+        let mut moved = 0;
+        for at in range {
+            if moved == total {
+                break;
+            }
+            let mut op = self.code[at].op;
+            let mut changed = false;
+            self.visit(&mut op, &mut |role, other, slot| {
+                if other == class && role == Role::Use && *slot == d {
+                    *slot = a;
+                    moved += 1;
+                }
+                changed |= other == class && role == Role::Define && *slot == a;
+            });
+            self.code[at].op = op;
+            if changed {
+                break;
+            }
+        }
+        moved
+    }
+
     fn remove(&mut self, keep: &[bool]) {
         let mut moved = Vec::with_capacity(keep.len());
         let mut next = 0u32;

@@ -5,6 +5,7 @@ use crate::module::{BlockInfo, Entry};
 use crate::parse_error::{ParseError, ParseErrorKind};
 use crate::program::Op;
 use crate::syntax::Function;
+use std::collections::HashMap;
 
 impl<'a> Lowering<'a, '_> {
     pub(super) fn finish(mut self, function: &Function<'a>) -> Result<Entry, ParseError> {
@@ -26,7 +27,10 @@ impl<'a> Lowering<'a, '_> {
         }
         self.propagate_copies();
         let starts = self.block_starts();
+        self.propagate_within_blocks(&starts);
+        let starts = self.block_starts();
         let exposed = self.allocate(&starts);
+        self.fix_shuffles();
         let block_of = |pc: u32| starts.partition_point(|start| *start <= pc) as u32 - 1;
         let mut edge_targets = vec![0; self.edges as usize];
         for (pc, instr) in self.code.iter().enumerate() {
@@ -83,7 +87,7 @@ impl<'a> Lowering<'a, '_> {
             shared: self.shared,
             dynamic_shared_offset: dynamic,
             local_bytes: self.local_end,
-            code: self.code,
+            code: super::flatten::steps(&self.code),
             places: self.places,
             blocks,
             edge_targets,
@@ -144,6 +148,19 @@ impl<'a> Lowering<'a, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Notes which shuffles have constant operands.
+    fn fix_shuffles(&mut self) {
+        let values: HashMap<u16, u32> = self.words.iter().map(|(v, slot)| (*slot, *v)).collect();
+        for shuffle in &mut self.shuffles {
+            let [b, c, members] =
+                [shuffle.b, shuffle.c, shuffle.members].map(|slot| values.get(&slot).copied());
+            shuffle.fixed = match (b, c, members) {
+                (Some(b), Some(c), Some(u32::MAX)) => Some((b, c)),
+                _ => None,
+            };
+        }
     }
 
     fn block_starts(&self) -> Vec<u32> {

@@ -7,10 +7,12 @@ mod blocks;
 mod compare;
 mod control;
 mod convert;
+mod flatten;
 mod float;
 mod half;
 mod memory;
 mod operand;
+mod packed;
 mod visit;
 mod warp;
 

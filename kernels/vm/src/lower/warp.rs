@@ -44,6 +44,7 @@ impl<'a> Lowering<'a, '_> {
             b: self.word(b)?,
             c: self.word(c)?,
             members: self.word(members)?,
+            fixed: None,
         };
         self.shuffles.push(shuffle);
         self.emit(Op::Shuffle(self.shuffles.len() as u16 - 1));
