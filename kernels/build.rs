@@ -26,8 +26,13 @@ fn main() -> io::Result<()> {
     let mut table = String::from("&[\n");
     for path in &files {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        writeln!(table, "    ({stem:?}, include_str!({:?})),", path.to_string_lossy())
-            .map_err(io::Error::other)?;
+        // Resolved where the crate is compiled: checkouts may share a target folder.
+        let file = format!("/ptx/{stem}.ptx");
+        writeln!(
+            table,
+            "    ({stem:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {file:?}))),"
+        )
+        .map_err(io::Error::other)?;
     }
     table.push(']');
     let out = Path::new(&env::var("OUT_DIR").map_err(io::Error::other)?).join("ptx_table.rs");

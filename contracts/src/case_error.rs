@@ -58,8 +58,18 @@ impl fmt::Display for CaseError {
         if !self.path.is_empty() {
             write!(f, "{}: ", self.path)?;
         }
-        write!(f, "{}; {}", self.what, self.remedy)
+        write!(f, "{}; {}", shortened(&self.what), self.remedy)
     }
 }
 
 impl std::error::Error for CaseError {}
+
+/// A message with what the file said cut to a length a person reads.
+pub(crate) fn shortened(what: &str) -> std::borrow::Cow<'_, str> {
+    const LONGEST: usize = 400;
+    if what.len() <= LONGEST {
+        return what.into();
+    }
+    let end = what.floor_char_boundary(LONGEST);
+    format!("{}… ({} bytes)", &what[..end], what.len()).into()
+}

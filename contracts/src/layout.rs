@@ -17,6 +17,8 @@ use crate::scope::CaseScope;
 pub const LARGEST_BUFFER_BYTES: u64 = 1 << 36;
 /// Most elements a tensor may hold one by one; sparse contents may describe more.
 pub const MOST_ELEMENTS: u64 = 1 << 28;
+/// Most elements of a tensor all of which may be touched: a reference looks at each.
+pub const MOST_LIVE_ELEMENTS: u64 = 1 << 26;
 /// The offset, in elements, that the last row of a `wide` tensor exceeds.
 const WIDE_ELEMENTS: u128 = 1 << 32;
 
@@ -90,8 +92,13 @@ pub(crate) fn shape_of(
         shape.push(size);
         count = count.saturating_mul(size.into());
     }
-    if count > u128::from(LARGEST_BUFFER_BYTES) {
-        return Err(error(name, format!("{count} elements are too many"), "choose smaller dims"));
+    let most = if tensor.live.is_some() { LARGEST_BUFFER_BYTES } else { MOST_LIVE_ELEMENTS };
+    if count > u128::from(most) {
+        return Err(error(
+            name,
+            format!("{count} elements are more than {most}"),
+            "choose smaller dims",
+        ));
     }
     Ok(shape)
 }

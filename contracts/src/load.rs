@@ -32,7 +32,7 @@ impl fmt::Display for ContractError {
         if !self.path.is_empty() {
             write!(f, ": {}", self.path)?;
         }
-        write!(f, ": {}; {}", self.what, self.remedy)
+        write!(f, ": {}; {}", crate::case_error::shortened(&self.what), self.remedy)
     }
 }
 

@@ -48,7 +48,9 @@ pub(crate) fn parse(text: &str, limit_bytes: usize) -> Result<Value, YamlError> 
 /// Refuses `&anchor`, `*alias` and `!tag` where a node begins. Quotes only open where a node begins, so
 /// a `*` inside a plain or quoted scalar is text.
 fn refuse_references(text: &str) -> Result<(), YamlError> {
+    let mut brackets = 0usize;
     for (index, line) in text.lines().enumerate() {
+        let dashes = line.split_whitespace().take_while(|word| *word == "-").count();
         let mut node_begins = true;
         let mut quote = None;
         let mut before = ' ';
@@ -75,6 +77,19 @@ fn refuse_references(text: &str) -> Result<(), YamlError> {
                     node_begins = false;
                 }
                 None => {
+                    match c {
+                        '[' | '{' => brackets += 1,
+                        ']' | '}' => brackets = brackets.saturating_sub(1),
+                        _ => {}
+                    }
+                    // The library's own time grows with the square of the nesting.
+                    if brackets.max(dashes) > DEEPEST {
+                        return Err(YamlError {
+                            line: Some(index + 1),
+                            what: format!("nested more than {DEEPEST} deep"),
+                            remedy: "close what is open; nothing here nests so deep".to_owned(),
+                        });
+                    }
                     node_begins = match c {
                         '[' | '{' | ',' => true,
                         ' ' => node_begins || matches!(before, ':' | '-' | '?'),

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Contract, fixed dims, fixed lists, cases in the list.
-type Shape = (&'static str, &'static [(&'static str, i64)], &'static [(&'static str, &'static [i64])], u64);
+type Shape =
+    (&'static str, &'static [(&'static str, i64)], &'static [(&'static str, &'static [i64])], u64);
 
 const SHAPES: &[Shape] = &[
     ("argmax_rows", &[], &[], 512),
@@ -38,7 +39,9 @@ fn main() {
         let subject = subject(name).expect("a registered contract");
         let mut assigned = Fixture::default();
         assigned.dims.extend(dims.iter().map(|(dim, size)| ((*dim).to_owned(), *size)));
-        assigned.lists.extend(lists.iter().map(|(list, items)| ((*list).to_owned(), items.to_vec())));
+        assigned
+            .lists
+            .extend(lists.iter().map(|(list, items)| ((*list).to_owned(), items.to_vec())));
         let cases: Vec<Case> = (0..*count)
             .map(|seed| {
                 draw_assigned(subject, &assigned, &mut Seeded { seed: mix(0xbe4c, seed) })

@@ -58,6 +58,8 @@ pub enum CorpusError {
     },
     /// A verdict that is no failure has no regression.
     NotAFailure,
+    /// A case file is no case.
+    Case(ContractError),
     /// `known_failures.yaml` is not what it must be.
     KnownFailures(ContractError),
 }
@@ -109,7 +111,7 @@ impl fmt::Display for CorpusError {
             CorpusError::NotAFailure => f.write_str(
                 "a case that does not fail is no regression; write only what disagrees or faults",
             ),
-            CorpusError::KnownFailures(error) => write!(f, "{error}"),
+            CorpusError::Case(error) | CorpusError::KnownFailures(error) => write!(f, "{error}"),
         }
     }
 }
@@ -170,9 +172,20 @@ pub fn read(path: &Path, contract: &Contract) -> Result<Case, CaseError> {
 /// The contract a stored case speaks of, from its `contract:` line; empty when it has none.
 pub fn contract_of(path: &Path) -> Result<String, CorpusError> {
     let text = read_text(path, CASE_LIMIT_BYTES as u64)?;
-    let name = text.lines().find_map(|line| line.strip_prefix("contract:")).unwrap_or_default();
-    let name = name.split(" #").next().unwrap_or_default();
-    Ok(name.trim().trim_matches(['"', '\'']).to_owned())
+    let file = path.display().to_string();
+    let tree: serde_json::Value =
+        contracts::load::parse_yaml(&text, &file).map_err(CorpusError::Case)?;
+    let missing = || ContractError {
+        file,
+        line: None,
+        path: "contract".to_owned(),
+        what: "missing".to_owned(),
+        remedy: "name the contract the case is of".to_owned(),
+    };
+    tree.get("contract")
+        .and_then(|name| name.as_str())
+        .map(str::to_owned)
+        .ok_or_else(|| CorpusError::Case(missing()))
 }
 
 fn unreadable(path: &Path, error: &CorpusError) -> CaseError {
@@ -186,6 +199,11 @@ fn unreadable(path: &Path, error: &CorpusError) -> CaseError {
 /// grows meanwhile.
 fn read_text(path: &Path, limit_bytes: u64) -> Result<String, CorpusError> {
     let failed = |error| CorpusError::io(path, "reading", error);
+    // Opening a pipe would wait for its other end.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        let kind = io::ErrorKind::InvalidInput;
+        return Err(failed(io::Error::new(kind, "it is no regular file")));
+    }
     let file = std::fs::File::open(path).map_err(failed)?;
     let len_bytes = file.metadata().map_err(failed)?.len();
     let mut text = String::new();

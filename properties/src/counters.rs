@@ -99,6 +99,15 @@ impl Counters {
         lacking.into_iter().map(|(_, clause)| clause).collect()
     }
 
+    /// Whether a call that must be refused still lacks cases for some dtype.
+    pub fn rejections_lack(&self, subject: &Subject, cases_per_clause: u64) -> bool {
+        self.summary(subject, false, false).iter().any(|line| {
+            let is_rejection =
+                line.clause.starts_with("rejects.") || line.clause.starts_with("requires.");
+            is_rejection && line.cases < cases_per_clause
+        })
+    }
+
     /// The smallest count over everything that can be exercised here.
     pub fn least(&self, subject: &Subject, has_cuda: bool, has_nvrtc: bool) -> u64 {
         self.summary(subject, has_cuda, has_nvrtc)

@@ -110,5 +110,15 @@ fn read(path: &Path) -> Result<(&'static Subject, Case), ToolError> {
             path.display()
         ))
     })?;
-    corpus::read(path, subject.contract).map(|case| (subject, case)).map_err(ToolError::Case)
+    let case = corpus::read(path, subject.contract).map_err(ToolError::Case)?;
+    if let Some(found) = &case.found
+        && !subject.clauses.iter().any(|clause| clause.id == found.clause)
+    {
+        return Err(ToolError::Missing(format!(
+            "{}: found.clause: {name} has no clause `{}`; name the one the case shows now",
+            path.display(),
+            found.clause
+        )));
+    }
+    Ok((subject, case))
 }

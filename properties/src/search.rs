@@ -54,6 +54,8 @@ pub struct Finding {
     pub backend: &'static str,
     /// Where it was written.
     pub path: Option<PathBuf>,
+    /// Why it could not be written.
+    pub unwritten: Option<String>,
 }
 
 /// What a search of one subject came to.
@@ -227,18 +229,26 @@ fn batch(shared: &Shared, place: usize, workspace: &mut Workspace) -> Result<(),
     let mut counters = Counters::default();
     let mut unsupported = BTreeSet::new();
     let started = Instant::now();
-    let aims = lock(&shared.states[place]).counters.neediest(subject, shared.plan.cases_per_clause);
+    let wanted = shared.plan.cases_per_clause;
+    let (aims, rejections_lack) = {
+        let counters = &lock(&shared.states[place]).counters;
+        (counters.neediest(subject, wanted), counters.rejections_lack(subject, wanted))
+    };
     for turn in 0..BATCH as usize {
         if shared.is_over() {
             break;
         }
         let number = shared.next_case[place].fetch_add(1, Ordering::Relaxed);
-        // Every other case examines the relation examined least; the rest follow their own draw.
-        let aim = aims.get(turn / 2 % aims.len().max(1)).filter(|_| turn % 2 == 1);
-        let Some(draw) = draw_for(subject, aim, mix(shared.plan.seed, number)) else {
+        // One case in four examines the relation examined least, one all rejections while they lack
+        // cases; the rest follow their own draw.
+        let aim = aims.get(turn / 4 % aims.len().max(1)).filter(|_| turn % 4 == 1);
+        let Some(mut draw) = draw_for(subject, aim, mix(shared.plan.seed, number)) else {
             counters.discarded += 1;
             continue;
         };
+        if turn % 4 == 3 && rejections_lack {
+            draw.examine = Examine::Rejections;
+        }
         let verdict =
             check(subject, &draw.case, &draw.examine, &mut backend, workspace, &mut counters)?;
         match &verdict {
@@ -290,15 +300,18 @@ fn found(
     let mut backend = VmBackend::new();
     let shrunk =
         shrink_on(subject, case, verdict, &mut backend, workspace, shared.plan.shrink_limit);
-    let path = match &shared.plan.corpora {
-        Some(root) => {
-            let path = corpus::write_regression(root, subject, &shrunk.case, &shrunk.verdict, "vm");
-            Some(path.map_err(|error| ToolError::Missing(error.to_string()))?)
-        }
-        None => None,
+    let written =
+        shared.plan.corpora.as_ref().map(|root| {
+            corpus::write_regression(root, subject, &shrunk.case, &shrunk.verdict, "vm")
+        });
+    // A finding that cannot be stored is still a finding: it is told, with its case.
+    let (path, unwritten) = match written {
+        Some(Ok(path)) => (Some(path), None),
+        Some(Err(error)) => (None, Some(error.to_string())),
+        None => (None, None),
     };
     let contract = subject.name();
-    let finding = Finding { contract, shrunk, after_cases, backend: "vm", path };
+    let finding = Finding { contract, shrunk, after_cases, backend: "vm", path, unwritten };
     lock(&shared.states[place]).findings.push(finding);
     Ok(())
 }

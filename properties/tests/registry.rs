@@ -36,7 +36,10 @@ fn every_contract_on_disk_is_in_the_registry() {
     }
     let registered: BTreeSet<String> =
         subjects().iter().chain(canary()).map(|subject| subject.name().to_owned()).collect();
-    assert_eq!(on_disk, registered, "add the missing word to `registry!` in contracts/src/builtin.rs");
+    assert_eq!(
+        on_disk, registered,
+        "add the missing word to `registry!` in contracts/src/builtin.rs"
+    );
     assert!(!registered.is_empty());
 }
 

@@ -42,7 +42,7 @@ impl Source<'_> {
         if self.swarm.has(Swarm::SPECIAL) {
             self.special_values(case);
         }
-        if self.swarm.has(Swarm::NAN) && self.choices.one_in(Path::new("nan"), 5) {
+        if self.swarm.has(Swarm::NAN) && self.choices.one_in(Path::new("nan"), 3) {
             self.nan(case);
         }
     }

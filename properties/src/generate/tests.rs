@@ -348,10 +348,10 @@ fn seeds_are_frozen() {
         found.push((subject.contract.contract.as_str(), hash));
     }
     let frozen = vec![
-        ("gdn_decode", 7437138688863190603),
-        ("gdn_chunk", 7521956869218344296),
+        ("gdn_decode", 5237481447364191641),
+        ("gdn_chunk", 12793248489280743062),
         ("ple_gather", 13069893327313674958),
-        ("argmax_rows", 11571222205466782354),
+        ("argmax_rows", 1008605228363188170),
         ("canary_row_sum", 11580160758847738835),
     ];
     assert_eq!(

@@ -52,6 +52,14 @@ fn subject_text(summary: &SubjectSummary, elapsed_s: f64, paint: Paint) -> Strin
             found.path.as_deref(),
         );
         let _ = writeln!(out, "{text}\n  {}", provenance(found));
+        if let Some(why) = &found.unwritten {
+            let case = contracts::case_yaml::write_case(
+                &found.shrunk.case,
+                summary.subject.contract,
+                None,
+            );
+            let _ = writeln!(out, "  {}\n{case}", paint.bad(&format!("not stored: {why}")));
+        }
     }
     out.push('\n');
     out

@@ -316,7 +316,7 @@ impl<'a, 't> Lowering<'a, 't> {
                     self.scope().branch_targets.insert(name, targets.clone());
                 }
                 Statement::Registers(kind, name, count) => self.registers(kind, name, *count)?,
-                Statement::Variable(variable) => self.variable(variable),
+                Statement::Variable(variable) => self.variable(variable)?,
                 Statement::Instruction(instruction) => self.instruction(instruction)?,
             }
         }
@@ -347,17 +347,24 @@ impl<'a, 't> Lowering<'a, 't> {
         Ok(())
     }
 
-    fn variable(&mut self, variable: &Variable<'a>) {
+    fn variable(&mut self, variable: &Variable<'a>) -> Result<(), ParseError> {
+        /// Beyond any device's local or shared memory.
+        const LARGEST_VARIABLE_BYTES: u64 = 1 << 24;
+        if variable.size_bytes() > LARGEST_VARIABLE_BYTES {
+            return Err(self.error(ParseErrorKind::TooLarge("bytes in one variable")));
+        }
         let binding = match variable.space {
             Space::Shared if variable.external => Binding::DynamicShared,
             Space::Shared => Binding::Shared(self.place_shared(variable)),
             _ => {
                 let at = self.local_end.next_multiple_of(variable.align_bytes.max(1));
-                self.local_end = at + variable.size_bytes() as u32;
+                self.local_end =
+                    at.saturating_add(u32::try_from(variable.size_bytes()).unwrap_or(u32::MAX));
                 Binding::Local(at)
             }
         };
         self.bind(variable.name, binding);
+        Ok(())
     }
 
     fn place_shared(&mut self, variable: &Variable<'a>) -> u32 {

@@ -1,6 +1,6 @@
 //! `assay compile`: kernels/cuda to kernels/ptx with NVRTC. Works with stale PTX: it is the cure.
 
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, say};
 use kernels::compile::{FileState, Options, compile_all};
 
 #[derive(clap::Args)]
@@ -22,7 +22,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         any_version: arguments.any_version,
         ..Options::default()
     };
-    let mut stale = 0;
+    let (mut stale, mut lines) = (0, String::new());
     let files = compile_all(&options, &mut |file| {
         stale += usize::from(!file.is_current());
         let state = match &file.state {
@@ -32,11 +32,12 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             FileState::Differs { line } => format!("differs from its source at line {line}"),
             FileState::Orphan => "has no source; delete it".to_owned(),
         };
-        println!("{:<20} {state}", file.stem);
+        lines.push_str(&format!("{:<20} {state}\n", file.stem));
         if !file.log.trim().is_empty() {
-            println!("{}", file.log.trim_end());
+            lines.push_str(&format!("{}\n", file.log.trim_end()));
         }
     })?;
+    say(&lines)?;
     if files.is_empty() {
         return Err(Failure("no kernel was compiled".to_owned()));
     }

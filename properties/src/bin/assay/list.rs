@@ -1,7 +1,7 @@
 //! `assay list`: what is promised, and what stands in the corpora. Also writes the one generated
 //! list that is not Rust: the targets in fuzz/Cargo.toml.
 
-use crate::{Failure, Format, Outcome, repository};
+use crate::{Failure, Format, Outcome, repository, say};
 use properties::corpus;
 use properties::fuzz_targets;
 use properties::subject::{Subject, subjects};
@@ -28,31 +28,33 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         rows.push((subject, regressions));
     }
     match arguments.format {
-        Format::Text => print_text(&rows),
-        Format::Json => println!("{}", json(&rows)),
+        Format::Text => say(&text(&rows))?,
+        Format::Json => say(&format!("{}\n", json(&rows)))?,
     }
     Ok(Outcome::Clean)
 }
 
-fn print_text(rows: &[(&Subject, usize)]) {
+fn text(rows: &[(&Subject, usize)]) -> String {
+    let mut out = String::new();
     let mut family = "";
     for (subject, regressions) in rows {
         if subject.family != family {
             family = subject.family;
-            println!("{family}");
+            out.push_str(&format!("{family}\n"));
         }
         let contract = subject.contract;
-        println!("  {:<16} {}", subject.name(), contract.summary);
-        println!(
-            "  {:<16} version {}, {} clauses, {} fixtures, {} mutants, {regressions} regressions; cargo fuzz run {}",
+        out.push_str(&format!("  {:<16} {}\n", subject.name(), contract.summary));
+        out.push_str(&format!(
+            "  {:<16} version {}, {} clauses, {} fixtures, {} mutants, {regressions} regressions; cargo fuzz run {}\n",
             "",
             contract.version,
             subject.clauses.len(),
             contract.fixtures.len(),
             contract.mutants.len(),
             subject.name(),
-        );
+        ));
     }
+    out
 }
 
 fn json(rows: &[(&Subject, usize)]) -> serde_json::Value {

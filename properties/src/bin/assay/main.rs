@@ -74,6 +74,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints to standard output. A reader that went away (`| head`) is no failure; a full disk is.
+fn say(text: &str) -> Result<(), Failure> {
+    use std::io::Write as _;
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The repository: where corpora/ and kernels/ are. The folder this was built in if it still
 /// exists, else the current one.
 fn repository() -> PathBuf {

@@ -1,6 +1,6 @@
 //! `assay replay`: stored cases again, on every backend this machine has.
 
-use crate::{Failure, Format, Outcome, repository, subjects};
+use crate::{Failure, Format, Outcome, repository, say, subjects};
 use properties::corpus;
 use properties::report;
 use std::path::{Path, PathBuf};
@@ -28,10 +28,24 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             paths.extend(corpus::files(&root, subject.name())?);
         }
     }
-    let replays = properties::replay::replay(&root, &paths)?;
+    if paths.is_empty() {
+        return Err(Failure(format!("{}: no stored case was selected", root.display())));
+    }
+    // A file that cannot be replayed hides none of the others.
+    let mut replays = Vec::new();
+    let mut broken = Vec::new();
+    for path in &paths {
+        match properties::replay::replay(&root, std::slice::from_ref(path)) {
+            Ok(replayed) => replays.extend(replayed),
+            Err(error) => broken.push(error.to_string()),
+        }
+    }
     match arguments.format {
-        Format::Text => print!("{}", report::replays(&replays)),
-        Format::Json => println!("{}", report::replays_json(&replays)),
+        Format::Text => say(&report::replays(&replays))?,
+        Format::Json => say(&format!("{}\n", report::replays_json(&replays)))?,
+    }
+    if !broken.is_empty() {
+        return Err(Failure(broken.join("\nassay: ")));
     }
     let failed = replays.iter().any(|replay| replay.is_failure());
     Ok(if failed { Outcome::Found } else { Outcome::Clean })

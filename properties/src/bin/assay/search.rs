@@ -1,12 +1,12 @@
 //! `assay search`: the canary first (a search that cannot find it is broken), then the contracts,
 //! with live progress and a summary of every clause.
 
-use crate::{Failure, Format, Outcome, repository, subjects};
+use crate::{Failure, Format, Outcome, repository, say, subjects};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use properties::report;
 use properties::search::{Plan, Progress, Summary, search};
 use properties::subject::canary;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ pub struct Arguments {
     /// Contracts; all when none is named.
     contracts: Vec<String>,
     /// Stop when every clause of every contract, per dtype, has this many cases.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     cases: u64,
     /// Stop after this many seconds.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Go on to the time limit even when every clause has its cases.
     #[arg(long)]
@@ -27,8 +27,8 @@ pub struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Worker threads; one a core by default.
-    #[arg(long)]
-    threads: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Where regressions go.
     #[arg(long)]
     corpora: Option<PathBuf>,
@@ -54,6 +54,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     })?;
     let threads = arguments
         .threads
+        .map(usize::from)
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     if arguments.contracts.is_empty() {
         find_canary(threads, arguments.format)?;
@@ -68,15 +69,34 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         shrink_limit: Duration::from_secs(20),
         findings_per_subject: 3,
     };
+    writable(plan.corpora.as_deref())?;
     let bars = Bars::new(&plan, arguments.format == Format::Text);
     let summary = search(plan, &STOP, &mut |progress, elapsed| bars.show(progress, elapsed))?;
     bars.clear();
     match arguments.format {
-        Format::Text => print!("{}", report::summary(&summary, arguments.coverage)),
-        Format::Json => println!("{}", report::summary_json(&summary)),
+        Format::Text => say(&report::summary(&summary, arguments.coverage))?,
+        Format::Json => say(&format!("{}\n", report::summary_json(&summary)))?,
+    }
+    let mut findings = summary.subjects.iter().flat_map(|subject| &subject.findings);
+    if let Some(why) = findings.find_map(|finding| finding.unwritten.as_ref()) {
+        return Err(Failure(why.clone()));
     }
     let found = summary.subjects.iter().any(|subject| !subject.findings.is_empty());
     Ok(if found { Outcome::Found } else { Outcome::Clean })
+}
+
+/// Whether regressions can be written, before an hour is spent on finding some.
+fn writable(corpora: Option<&Path>) -> Result<(), Failure> {
+    let Some(corpora) = corpora else { return Ok(()) };
+    let probe = std::fs::create_dir_all(corpora)
+        .and_then(|()| tempfile::Builder::new().prefix(".").tempfile_in(corpora));
+    match probe {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure(format!(
+            "{}: {error}; regressions are written there: make it writable, or name another folder with --corpora",
+            corpora.display()
+        ))),
+    }
 }
 
 /// Finds and shrinks the planted bug; an error when the search cannot.
@@ -98,7 +118,7 @@ fn find_canary(threads: usize, format: Format) -> Result<(), Failure> {
     match found {
         Some(finding) if finding.after_cases <= CANARY_CASES => {
             if format == Format::Text {
-                println!("{}", report::canary(subject, finding));
+                say(&format!("{}\n", report::canary(subject, finding)))?;
             }
             Ok(())
         }
