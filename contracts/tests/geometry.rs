@@ -288,7 +288,7 @@ fn memory_is_limited_before_it_is_taken() {
         Geometry::layout_only(argmax, &case)
             .expect_err("too large")
             .to_string()
-            .contains("too many")
+            .contains("more than")
     );
     case.dims["R"] = 2;
     case.dims["V"] = 100;

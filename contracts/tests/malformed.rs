@@ -298,7 +298,7 @@ fn promises_mention_what_exists() {
     refused(
         "history: []",
         "except: {racing: no}",
-        "bad.yaml:41: except: `racing` is no house rule; write one of bounds, initialised, races, barriers, \
+        "bad.yaml:41: except: `racing` is no house rule; write one of accepts, bounds, initialised, races, barriers, \
          budget, read_only, dead_untouched, unread, written, poison_agree, repeat, guard, capture",
     );
 }

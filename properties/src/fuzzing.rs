@@ -138,11 +138,12 @@ impl Harness {
     pub fn coverage_report(&self) -> String {
         let seconds = self.started.elapsed().as_secs_f64();
         format!(
-            "{}: {} inputs, {} launched ({:.0} per second), {}\n{}",
+            "{}: {} inputs, {} of them launched, {} launches ({:.0} per second), {}\n{}",
             self.subject.name(),
             self.inputs,
             self.launched,
-            self.launched as f64 / seconds.max(1e-9),
+            self.backend.launches(),
+            self.backend.launches() as f64 / seconds.max(1e-9),
             self.backend.coverage().headline(),
             self.backend.coverage().by_block(),
         )

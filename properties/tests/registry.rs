@@ -47,3 +47,28 @@ fn every_contract_on_disk_is_in_the_registry() {
 fn every_registered_kernel_is_a_subject() {
     assert_eq!(subjects().len(), kernels::registry::KERNELS.len());
 }
+
+/// The source edit of every mutant stands beside the kernels, under the mutant's id, and still applies.
+#[test]
+fn every_mutant_has_an_edit_that_applies_once() {
+    let sources = Path::new(ROOT).join("kernels/cuda");
+    let table = std::fs::read_to_string(sources.join("mutants.tsv")).expect("readable");
+    let mut edits = BTreeSet::new();
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        let fields: Vec<String> =
+            line.split('\t').map(|field| field.replace("\\n", "\n")).collect();
+        let [contract, id, file, stands, _instead] = fields.as_slice() else {
+            panic!("five fields are needed: {line}")
+        };
+        let source = std::fs::read_to_string(sources.join(file)).expect("the file of a mutant");
+        let places = source.matches(stands.as_str()).count();
+        assert_eq!(places, 1, "{contract}.{id}: `{stands}` stands {places} times in {file}");
+        assert!(edits.insert((contract.clone(), id.clone())), "{contract}.{id} is there twice");
+    }
+    let declared: BTreeSet<_> = subjects()
+        .iter()
+        .flat_map(|s| s.contract.mutants.keys().map(|id| (s.name().to_owned(), id.clone())))
+        .collect();
+    assert_eq!(edits, declared, "contracts and kernels/cuda/mutants.tsv name different mutants");
+    assert!(!declared.is_empty());
+}
