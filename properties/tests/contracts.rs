@@ -140,7 +140,9 @@ fn gpu_agrees(name: &str) {
             }
         }
     }
-    assert!(counters.cases >= cases, "{name}: only {} of {cases} cases ran", counters.cases);
+    // Counted over both backends, and a few draws may be no case.
+    let wanted = cases * backends.len() as u64 * 9 / 10;
+    assert!(counters.cases >= wanted, "{name}: only {} of {wanted} cases ran", counters.cases);
 }
 
 /// Production geometry, straight on the GPU.
