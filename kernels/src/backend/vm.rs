@@ -7,6 +7,7 @@ use crate::arena::Arena;
 use crate::call::Call;
 use crate::launch::Plan;
 use crate::ptx;
+pub use ptx_vm::guidance;
 use ptx_vm::{BufferId, Limits, Options, Stop};
 use std::collections::BTreeMap;
 use std::fmt;

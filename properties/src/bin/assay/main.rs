@@ -1,5 +1,5 @@
 //! The `assay` command: parses arguments, runs one subcommand, turns its answer into an exit code:
-//! 0 nothing found, 1 something found, 2 the tool could not do its work.
+//! 0 nothing found, 1 something found, 2 the tool could not do its work, 130 interrupted before either.
 
 mod compile;
 mod list;
@@ -45,6 +45,7 @@ enum Format {
 enum Outcome {
     Clean,
     Found,
+    Interrupted,
 }
 
 /// Why a command could not do its work: one paragraph with the way out.
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
     match answer {
         Ok(Outcome::Clean) => ExitCode::SUCCESS,
         Ok(Outcome::Found) => ExitCode::from(1),
+        Ok(Outcome::Interrupted) => ExitCode::from(130),
         Err(Failure(text)) => {
             eprintln!("assay: {text}");
             ExitCode::from(2)
