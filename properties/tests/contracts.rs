@@ -107,7 +107,7 @@ fn clauses_are_exercised(name: &str) {
     let plan = Plan {
         subjects: vec![subject],
         cases_per_clause: CASES_PER_CLAUSE,
-        limit: Duration::from_secs(90),
+        limit: Duration::from_secs(150),
         seed: 0x7e57,
         threads: 1,
         corpora: Some(corpora()),

@@ -2,6 +2,8 @@
 //! 0 nothing found, 1 something found, 2 the tool could not do its work, 130 interrupted before either.
 
 mod compile;
+mod doctor;
+mod explain;
 mod list;
 mod replay;
 mod search;
@@ -26,7 +28,11 @@ enum Command {
     Replay(replay::Arguments),
     /// List contracts with their clauses and corpora.
     List(list::Arguments),
-    /// Compile kernels/cuda to kernels/ptx with NVRTC.
+    /// Say in sentences what contracts promise.
+    Explain(explain::Arguments),
+    /// Say what this machine can do, and what would let it do more.
+    Doctor(doctor::Arguments),
+    /// Compile kernels/cuda to kernels/ptx with NVRTC, and record what the kernels cost a GPU.
     Compile(compile::Arguments),
     /// Write the generated part of fuzz/Cargo.toml.
     FuzzTargets(list::FuzzTargetArguments),
@@ -62,6 +68,8 @@ fn main() -> ExitCode {
         Command::Search(arguments) => search::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::List(arguments) => list::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Compile(arguments) => compile::run(arguments),
         Command::FuzzTargets(arguments) => list::write_fuzz_targets(arguments),
     };

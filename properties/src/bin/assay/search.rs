@@ -97,7 +97,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
 }
 
 /// Whether regressions can be written, before an hour is spent on finding some.
-fn writable(corpora: Option<&Path>) -> Result<(), Failure> {
+pub fn writable(corpora: Option<&Path>) -> Result<(), Failure> {
     let Some(corpora) = corpora else { return Ok(()) };
     let probe = std::fs::create_dir_all(corpora)
         .and_then(|()| tempfile::Builder::new().prefix(".").tempfile_in(corpora));
