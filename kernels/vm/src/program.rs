@@ -407,14 +407,7 @@ pub(crate) enum Matrix {
         base: Option<Reg>,
         offset: i64,
     },
-    /// `mma.sync` with f32 sums: registers of a, b, c, d.
-    Product {
-        shape: Shape,
-        a: [Slot; 4],
-        b: [Slot; 2],
-        c: [Slot; 4],
-        d: [Slot; 4],
-    },
+    Product(Product),
     /// `cp.async`: bytes copied, destination in shared memory, source in global memory.
     Copy {
         bytes: u8,
@@ -429,6 +422,16 @@ pub(crate) enum Matrix {
     Wait {
         pending: Option<u32>,
     },
+}
+
+/// `mma.sync` with f32 sums: registers of a, b, c, d.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    pub shape: Shape,
+    pub a: [Slot; 4],
+    pub b: [Slot; 2],
+    pub c: [Slot; 4],
+    pub d: [Slot; 4],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

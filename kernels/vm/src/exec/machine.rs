@@ -1,6 +1,6 @@
 //! What every warp of a launch shares: memories, barriers, limits and what is counted.
 
-use super::matrix::Operands;
+use super::product::Operands;
 use crate::approx::FloatModel;
 use crate::fault::{BufferPlace, FaultKind, MemorySpace};
 use crate::memory::Memory;

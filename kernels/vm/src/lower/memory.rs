@@ -3,7 +3,7 @@
 use super::operand::Ty;
 use super::{Binding, Lower, Lowering, Refusal, bad};
 use crate::program::{
-    Access, Atomic, AtomicOp, Binary, Class, Long2, Matrix, Op, Reg, Shape, Slot, Unary,
+    Access, Atomic, AtomicOp, Binary, Class, Long2, Matrix, Op, Product, Reg, Shape, Slot, Unary,
 };
 use crate::space::{DATA_BASE, LOCAL_BASE, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
 use crate::syntax::{Instruction, Operand, Space};
@@ -479,14 +479,14 @@ impl<'a> Lowering<'a, '_> {
             _ => return Err(Refusal::Unsupported),
         };
         let wide = matches!(shape, Shape::Bf16K16 | Shape::F16K16);
-        let matrix = Matrix::Product {
+        let product = Product {
             shape,
             a: self.word_list(a, if wide { 4 } else { 2 })?,
             b: self.word_list(b, if wide { 2 } else { 1 })?,
             c: self.word_list(c, 4)?,
             d: self.word_list(d, 4)?,
         };
-        self.push_matrix(matrix);
+        self.push_matrix(Matrix::Product(product));
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Which registers an operation reads and writes.
 
 use super::Lowering;
-use crate::program::{Class, Matrix, Op, Reg, Slot};
+use crate::program::{Class, Matrix, Op, Product, Reg, Slot};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
@@ -215,7 +215,7 @@ fn visit_matrix(matrix: &mut Matrix, f: Visitor<'_>) {
                 f(Define, Word, d);
             }
         }
-        Matrix::Product { shape, a, b, c, d } => {
+        Matrix::Product(Product { shape, a, b, c, d }) => {
             let (a_count, b_count) = shape.registers();
             for s in a.iter_mut().take(a_count) {
                 f(Use, Word, s);
