@@ -8,8 +8,8 @@ use crate::exec::machine::Machine;
 use crate::exec::product::Operands;
 use crate::exec::step::{Laned, Outcome, Raised, run};
 use crate::exec::warp::Warp;
-use crate::exec::{access, collective, lane, matrix, product as products, store};
-use crate::program::{Access, Action, Matrix, Product};
+use crate::exec::{access, alu, atomic, collective, lane, matrix, product as products, store};
+use crate::program::{Access, Action, Approx, Atomic, Matrix, Product, Slot};
 
 /// Runs a warp until it blocks, ends or uses up its slice.
 pub(crate) fn run_warp(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome, Box<Raised>> {
@@ -73,7 +73,9 @@ pub(crate) trait Vectors: Copy {
         action: &Action,
         mask: u32,
     ) -> Result<u32, Laned>;
+    fn atomic(self, w: &mut Warp, m: &mut Machine<'_>, a: &Atomic, mask: u32, pc: u32) -> Done;
     fn matrix(self, w: &mut Warp, m: &mut Machine<'_>, what: &Matrix, mask: u32, pc: u32) -> Done;
+    fn approximate(self, w: &mut Warp, m: &mut Machine<'_>, s: [Slot; 2], op: Approx, mask: u32);
 }
 
 type Done = Result<(), Laned>;
@@ -92,8 +94,12 @@ macro_rules! build {
                 = store::store::<true>, store::store::<false>;
             synchronous(action: &Action, mask: u32) -> Result<u32, Laned>
                 = collective::synchronous, collective::synchronous;
+            atomic(a: &Atomic, mask: u32, pc: u32) -> Done
+                = atomic::atomic::<true>, atomic::atomic::<false>;
             matrix(a: &Matrix, mask: u32, pc: u32) -> Done
                 = matrix::execute::<true>, matrix::execute::<false>;
+            approximate(s: [Slot; 2], op: Approx, mask: u32) -> ()
+                = alu::approximate, alu::approximate;
         }
     };
     (@lane $symbol:literal [$($feature:tt)*] $name:ident) => {
@@ -181,6 +187,18 @@ macro_rules! vectors {
                 self, w: &mut Warp, m: &mut Machine<'_>, action: &Action, mask: u32,
             ) -> Result<u32, Laned> {
                 $($call!)? { $build::synchronous(w, m, action, mask) }
+            }
+            #[inline(always)]
+            fn atomic(
+                self, w: &mut Warp, m: &mut Machine<'_>, a: &Atomic, mask: u32, pc: u32,
+            ) -> Done {
+                $($call!)? { $build::atomic(w, m, a, mask, pc) }
+            }
+            #[inline(always)]
+            fn approximate(
+                self, w: &mut Warp, m: &mut Machine<'_>, s: [Slot; 2], op: Approx, mask: u32,
+            ) {
+                $($call!)? { $build::approximate(w, m, s, op, mask) }
             }
             #[inline(always)]
             fn matrix(
