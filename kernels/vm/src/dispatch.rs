@@ -5,10 +5,11 @@
 
 use crate::exec::lane::{Kernel, Slots, with_kernels};
 use crate::exec::machine::Machine;
+use crate::exec::product::Operands;
 use crate::exec::step::{Laned, Outcome, Raised, run};
 use crate::exec::warp::Warp;
-use crate::exec::{access, collective, lane, matrix, store};
-use crate::program::{Access, Action, Matrix};
+use crate::exec::{access, alu, atomic, collective, lane, matrix, product as products, store};
+use crate::program::{Access, Action, Approx, Atomic, Matrix, Product, Slot};
 
 /// Runs a warp until it blocks, ends or uses up its slice.
 pub(crate) fn run_warp(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome, Box<Raised>> {
@@ -21,6 +22,23 @@ pub(crate) fn run_warp(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Out
     run_portable(warp, machine)
 }
 
+/// A matrix product of a whole warp.
+#[inline(always)]
+pub(crate) fn product(
+    vectors: Option<Wide>,
+    warp: &mut Warp,
+    operands: &mut Operands,
+    what: &Product,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if vectors.is_some() {
+        // SAFETY: as in `run_warp`.
+        return unsafe { product_wide(warp, operands, what) };
+    }
+    let _ = vectors;
+    product_portable(warp, operands, what);
+}
+
 /// Proof that this processor has everything the wide build needs; `detect` alone makes one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wide(());
@@ -31,6 +49,7 @@ pub(crate) fn detect() -> Option<Wide> {
     {
         let all = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("popcnt")
@@ -54,7 +73,9 @@ pub(crate) trait Vectors: Copy {
         action: &Action,
         mask: u32,
     ) -> Result<u32, Laned>;
+    fn atomic(self, w: &mut Warp, m: &mut Machine<'_>, a: &Atomic, mask: u32, pc: u32) -> Done;
     fn matrix(self, w: &mut Warp, m: &mut Machine<'_>, what: &Matrix, mask: u32, pc: u32) -> Done;
+    fn approximate(self, w: &mut Warp, m: &mut Machine<'_>, s: [Slot; 2], op: Approx, mask: u32);
 }
 
 type Done = Result<(), Laned>;
@@ -73,8 +94,12 @@ macro_rules! build {
                 = store::store::<true>, store::store::<false>;
             synchronous(action: &Action, mask: u32) -> Result<u32, Laned>
                 = collective::synchronous, collective::synchronous;
+            atomic(a: &Atomic, mask: u32, pc: u32) -> Done
+                = atomic::atomic::<true>, atomic::atomic::<false>;
             matrix(a: &Matrix, mask: u32, pc: u32) -> Done
                 = matrix::execute::<true>, matrix::execute::<false>;
+            approximate(s: [Slot; 2], op: Approx, mask: u32) -> ()
+                = alu::approximate, alu::approximate;
         }
     };
     (@lane $symbol:literal [$($feature:tt)*] $name:ident) => {
@@ -123,7 +148,7 @@ macro_rules! wide_build {
     ($($kernel:ident $name:ident,)*) => {
         mod wide {
             build! { "wide_"
-                [#[target_feature(enable = "avx2,fma,bmi1,bmi2,popcnt,lzcnt")]]
+                [#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt")]]
                 $($kernel $name,)*
             }
             pub(super) static LANES: [unsafe fn(&mut Warp, Slots, u32); KERNELS] = [$($name),*];
@@ -164,6 +189,18 @@ macro_rules! vectors {
                 $($call!)? { $build::synchronous(w, m, action, mask) }
             }
             #[inline(always)]
+            fn atomic(
+                self, w: &mut Warp, m: &mut Machine<'_>, a: &Atomic, mask: u32, pc: u32,
+            ) -> Done {
+                $($call!)? { $build::atomic(w, m, a, mask, pc) }
+            }
+            #[inline(always)]
+            fn approximate(
+                self, w: &mut Warp, m: &mut Machine<'_>, s: [Slot; 2], op: Approx, mask: u32,
+            ) {
+                $($call!)? { $build::approximate(w, m, s, op, mask) }
+            }
+            #[inline(always)]
             fn matrix(
                 self, w: &mut Warp, m: &mut Machine<'_>, a: &Matrix, mask: u32, pc: u32,
             ) -> Done {
@@ -195,13 +232,27 @@ fn run_portable(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome, B
 // SAFETY: the name is this crate's alone; nothing else defines or looks it up.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_run_wide"))]
-#[target_feature(enable = "avx2,fma,bmi1,bmi2,popcnt,lzcnt")]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt")]
 fn run_wide(
     vectors: Wide,
     warp: &mut Warp,
     machine: &mut Machine<'_>,
 ) -> Result<Outcome, Box<Raised>> {
     run(vectors, warp, machine)
+}
+
+// SAFETY: the name is this crate's alone; nothing else defines or looks it up.
+#[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_product_portable"))]
+fn product_portable(warp: &mut Warp, operands: &mut Operands, what: &Product) {
+    products::portable::product(warp, operands, what);
+}
+
+// SAFETY: the name is this crate's alone; nothing else defines or looks it up.
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_product_wide"))]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt")]
+fn product_wide(warp: &mut Warp, operands: &mut Operands, what: &Product) {
+    products::wide::product(warp, operands, what);
 }
 
 #[cfg(feature = "libfuzzer")]

@@ -396,39 +396,72 @@ pub(crate) struct Table {
     pub edge: u16,
 }
 
-/// Matrix products and matrix loads of one warp.
+/// Matrix instructions of one warp, and asynchronous copies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Matrix {
-    /// `ldmatrix`: `count` 8×8 b16 tiles.
-    Load {
-        d: [Slot; 4],
-        count: u8,
-        transposed: bool,
-        base: Option<Reg>,
-        offset: i64,
+    /// `ldmatrix`
+    Load(Fragments),
+    /// `stmatrix`
+    Store(Fragments),
+    /// `movmatrix`
+    Transpose {
+        d: Slot,
+        a: Slot,
     },
-    /// `mma.sync` with f32 sums: registers of a, b, c, d.
-    Product {
-        shape: Shape,
-        a: [Slot; 4],
-        b: [Slot; 2],
-        c: [Slot; 4],
-        d: [Slot; 4],
-    },
-    /// `cp.async`: bytes copied, destination in shared memory, source in global memory.
-    Copy {
-        bytes: u8,
-        d: Option<Reg>,
-        d_offset: i64,
-        s: Option<Reg>,
-        s_offset: i64,
-        size: Option<Slot>,
-    },
+    Product(Product),
+    Copy(Copying),
     Commit,
     /// Waits until at most `pending` groups are outstanding; `None` for all.
     Wait {
         pending: Option<u32>,
     },
+}
+
+impl Matrix {
+    /// All lanes of the warp execute it together.
+    pub fn aligned(&self) -> bool {
+        !matches!(self, Matrix::Copy(_) | Matrix::Commit | Matrix::Wait { .. })
+    }
+}
+
+/// `count` 8×8 b16 tiles in registers and in shared memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fragments {
+    pub regs: [Slot; 4],
+    pub count: u8,
+    pub transposed: bool,
+    pub base: Option<Reg>,
+    pub offset: i64,
+}
+
+/// `cp.async`: bytes copied, destination in shared memory, source in global memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copying {
+    pub bytes: u8,
+    pub d: Option<Reg>,
+    pub d_offset: i64,
+    pub s: Option<Reg>,
+    pub s_offset: i64,
+    /// Bytes read; the rest becomes zero.
+    pub size: Option<Slot>,
+    /// Where it holds, nothing is read and all becomes zero.
+    pub ignored: Option<Ignored>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ignored {
+    pub slot: Slot,
+    pub negate: bool,
+}
+
+/// `mma.sync` with f32 sums: registers of a, b, c, d.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    pub shape: Shape,
+    pub a: [Slot; 4],
+    pub b: [Slot; 2],
+    pub c: [Slot; 4],
+    pub d: [Slot; 4],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

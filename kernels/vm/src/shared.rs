@@ -4,25 +4,19 @@
 //! of the value already there does not race with the store that put it there. Barriers of a part
 //! of the block order the whole block here: such races can be missed, none is invented.
 
+mod record;
+
 use crate::fault::RaceKind;
 use crate::program::SharedArray;
+pub(crate) use record::LAST_CLOCK;
+use record::{
+    ATOMIC, EPOCH_SHIFT, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, merged, other, record,
+};
+use std::ops::Range;
 
 const REDZONE: u8 = 0;
 const UNINIT: u8 = 1;
 const INIT: u8 = 3;
-
-// Record: epoch 24 | split 1 | atomic 1 | kind 2 | thread 10 | clock 10 | pc 16.
-const EPOCH_SHIFT: u32 = 40;
-const SPLIT: u64 = 1 << 39;
-const ATOMIC: u64 = 1 << 38;
-const KIND_SHIFT: u32 = 36;
-const THREAD_SHIFT: u32 = 26;
-const CLOCK_SHIFT: u32 = 16;
-const KIND_THREAD: u64 = 1;
-const KIND_WARP: u64 = 2;
-const KIND_MANY: u64 = 3;
-const LAST_EPOCH: u64 = (1 << 24) - 1;
-pub(crate) const LAST_CLOCK: u32 = (1 << 10) - 1;
 
 /// How a thread touches memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,167 +131,73 @@ impl Shared {
     }
 
     #[inline(always)]
-    fn record(&self, me: Toucher, kind: u64, strong: bool) -> u64 {
-        self.epoch << EPOCH_SHIFT
-            | if strong { ATOMIC } else { 0 }
-            | kind << KIND_SHIFT
-            | u64::from(me.thread) << THREAD_SHIFT
-            | u64::from(me.clock) << CLOCK_SHIFT
-            | u64::from(me.pc.min(0xffff))
-    }
-
-    #[inline(always)]
     fn current(&self, record: u64) -> bool {
         record >> EPOCH_SHIFT == self.epoch
-    }
-
-    #[inline(always)]
-    fn conflicts(&self, record: u64, me: Toucher) -> bool {
-        if !self.current(record) {
-            return false;
-        }
-        let thread = (record >> THREAD_SHIFT) as u32 & 0x3ff;
-        let clock = (record >> CLOCK_SHIFT) as u32 & 0x3ff;
-        let same_warp = thread / 32 == me.thread / 32;
-        match record >> KIND_SHIFT & 3 {
-            KIND_THREAD => thread != me.thread && !(same_warp && clock < me.clock),
-            KIND_WARP => !(same_warp && clock < me.clock),
-            KIND_MANY => true,
-            _ => false,
-        }
-    }
-
-    /// The record after `me` joins it.
-    #[inline(always)]
-    fn merged(&self, record: u64, me: Toucher, strong: bool) -> u64 {
-        let mine = self.record(me, KIND_THREAD, strong);
-        if !self.current(record) {
-            return mine;
-        }
-        let thread = (record >> THREAD_SHIFT) as u32 & 0x3ff;
-        let clock = (record >> CLOCK_SHIFT) as u32 & 0x3ff;
-        let same_warp = thread / 32 == me.thread / 32;
-        // A set of accesses is strong only while all are.
-        let strong = strong && record & ATOMIC != 0;
-        match record >> KIND_SHIFT & 3 {
-            KIND_THREAD if thread == me.thread => self.record(me, KIND_THREAD, strong),
-            KIND_THREAD | KIND_WARP if same_warp && clock < me.clock => mine,
-            KIND_THREAD | KIND_WARP if same_warp => self.record(me, KIND_WARP, strong),
-            _ => self.record(me, KIND_MANY, strong),
-        }
-    }
-
-    fn other(&self, record: u64) -> Other {
-        let pc = record as u32 & 0xffff;
-        Other {
-            thread: (record >> KIND_SHIFT & 3 == KIND_THREAD)
-                .then_some((record >> THREAD_SHIFT) as u32 & 0x3ff),
-            pc: (pc != 0xffff).then_some(pc),
-        }
     }
 
     /// Checks one pair of records and returns the new ones.
     fn judge(
         &self,
-        writer: u64,
-        reader: u64,
+        [writer, reader]: [u64; 2],
         me: Toucher,
         touch: Touch,
         same_value: bool,
-    ) -> Result<(u64, u64), (RaceKind, Other)> {
+    ) -> Result<[u64; 2], (RaceKind, Other)> {
+        let mine = record(self.epoch, me, touch.strong());
         let strong_pair = touch.strong() && writer & ATOMIC != 0;
         if !touch.writes() {
-            if !strong_pair && self.conflicts(writer, me) {
-                return Err((RaceKind::ReadAfterWrite, self.other(writer)));
+            if !strong_pair && conflicts(writer, mine) {
+                return Err((RaceKind::ReadAfterWrite, other(writer)));
             }
-            return Ok((writer, self.merged(reader, me, touch.strong())));
+            return Ok([writer, merged(reader, mine)]);
         }
         let reads_strong = touch.strong() && reader & ATOMIC != 0;
-        if !reads_strong && self.conflicts(reader, me) {
-            return Err((RaceKind::WriteAfterRead, self.other(reader)));
+        if !reads_strong && conflicts(reader, mine) {
+            return Err((RaceKind::WriteAfterRead, other(reader)));
         }
-        if !strong_pair && self.conflicts(writer, me) {
+        if !strong_pair && conflicts(writer, mine) {
             if same_value && !touch.strong() && writer & ATOMIC == 0 {
-                return Ok((writer, reader));
+                return Ok([writer, reader]);
             }
-            return Err((RaceKind::WriteAfterWrite, self.other(writer)));
+            return Err((RaceKind::WriteAfterWrite, other(writer)));
         }
-        let next = if touch.strong() {
-            self.merged(writer, me, true)
-        } else {
-            self.record(me, KIND_THREAD, false)
-        };
-        Ok((next, reader))
+        let next = if touch.strong() { merged(writer, mine) } else { mine };
+        Ok([next, reader])
     }
 
     fn touch_cell(
         &mut self,
         cell: usize,
-        from: usize,
-        to: usize,
+        bytes: Range<usize>,
         me: Toucher,
         touch: Touch,
         same_value: bool,
     ) -> Result<(), SharedFault> {
-        let is_split = self.writers[cell] & SPLIT != 0 && self.current(self.writers[cell]);
-        let base = cell * 4;
         let race = |(race, other)| SharedFault::Race { race, other };
-        if !is_split {
-            if from == base && to == base + 4 {
-                let (writer, reader) = self
-                    .judge(self.writers[cell], self.readers[cell], me, touch, same_value)
-                    .map_err(race)?;
-                self.writers[cell] = writer;
-                self.readers[cell] = reader;
+        let base = cell * 4;
+        let old = [self.writers[cell], self.readers[cell]];
+        if old[0] & SPLIT == 0 || !self.current(old[0]) {
+            if bytes == (base..base + 4) {
+                [self.writers[cell], self.readers[cell]] =
+                    self.judge(old, me, touch, same_value).map_err(race)?;
                 return Ok(());
             }
-            let keep = |record: u64| if self.current(record) { record } else { 0 };
-            let (writer, reader) = (keep(self.writers[cell]), keep(self.readers[cell]));
+            let [writer, reader] = old.map(|old| if self.current(old) { old } else { 0 });
             self.byte_writers[base..base + 4].fill(writer);
             self.byte_readers[base..base + 4].fill(reader);
             self.writers[cell] = self.epoch << EPOCH_SHIFT | SPLIT;
         }
-        for byte in from..to {
-            let (writer, reader) = self
-                .judge(self.byte_writers[byte], self.byte_readers[byte], me, touch, same_value)
-                .map_err(race)?;
-            self.byte_writers[byte] = writer;
-            self.byte_readers[byte] = reader;
+        for byte in bytes {
+            let old = [self.byte_writers[byte], self.byte_readers[byte]];
+            [self.byte_writers[byte], self.byte_readers[byte]] =
+                self.judge(old, me, touch, same_value).map_err(race)?;
         }
         Ok(())
     }
 
     /// Records an access of in-bounds bytes and reports a race. `same_value`: the store leaves
     /// every byte as it is.
-    #[inline(always)]
     pub fn touch(
-        &mut self,
-        offset: usize,
-        len: usize,
-        me: Toucher,
-        touch: Touch,
-        same_value: bool,
-    ) -> Result<(), SharedFault> {
-        if !(offset | len).is_multiple_of(4) {
-            return self.touch_bytes(offset, len, me, touch, same_value);
-        }
-        let mine = self.record(me, KIND_THREAD, touch.strong());
-        for cell in offset / 4..(offset + len) / 4 {
-            let (writer, reader) = (self.writers[cell], self.readers[cell]);
-            // Nothing of this epoch, or only what this very thread did in the same way.
-            let free = |record| !self.current(record) || (record ^ mine) >> THREAD_SHIFT == 0;
-            if !free(writer) || touch.writes() && !free(reader) {
-                self.touch_cell(cell, cell * 4, cell * 4 + 4, me, touch, same_value)?;
-            } else if touch.writes() {
-                self.writers[cell] = mine;
-            } else {
-                self.readers[cell] = self.merged(reader, me, touch.strong());
-            }
-        }
-        Ok(())
-    }
-
-    fn touch_bytes(
         &mut self,
         offset: usize,
         len: usize,
@@ -307,9 +207,8 @@ impl Shared {
     ) -> Result<(), SharedFault> {
         let end = offset + len;
         for cell in offset / 4..end.div_ceil(4) {
-            let from = offset.max(cell * 4);
-            let to = end.min(cell * 4 + 4);
-            self.touch_cell(cell, from, to, me, touch, same_value)?;
+            let bytes = offset.max(cell * 4)..end.min(cell * 4 + 4);
+            self.touch_cell(cell, bytes, me, touch, same_value)?;
         }
         Ok(())
     }
@@ -338,6 +237,9 @@ impl Shared {
         me: Toucher,
         touch: Touch,
     ) -> Result<(), SharedFault> {
+        if touch == Touch::Read && self.read_run(offset, 1, len, me) {
+            return Ok(());
+        }
         match usize::try_from(offset).ok().and_then(|o| self.ready(o, len)) {
             None => Err(SharedFault::OutOfBounds),
             Some(false) => {
@@ -362,6 +264,10 @@ impl Shared {
     ) -> Result<(), SharedFault> {
         let len = bytes.len();
         let at = usize::try_from(offset).map_err(|_| SharedFault::OutOfBounds)?;
+        if touch == Touch::Write && self.write_run(offset, 1, len, me) {
+            self.data[at..at + len].copy_from_slice(bytes);
+            return Ok(());
+        }
         let Some(ready) = self.ready(at, len) else {
             return Err(SharedFault::OutOfBounds);
         };
@@ -384,14 +290,27 @@ impl Shared {
         if !at.is_multiple_of(4) || self.ready(at, 4) != Some(true) {
             return false;
         }
-        let (writer, reader) = (self.writers[at / 4], self.readers[at / 4]);
-        let free = |record| !self.current(record) || record & (SPLIT | ATOMIC) == ATOMIC;
-        if !free(writer) || !free(reader) {
+        let (Some(writer), Some(reader)) =
+            (self.writers.get_mut(at / 4), self.readers.get_mut(at / 4))
+        else {
+            return false;
+        };
+        let mine = record(self.epoch, me, true);
+        let free = |old| (old ^ mine) >> EPOCH_SHIFT != 0 || old & (SPLIT | ATOMIC) == ATOMIC;
+        if !free(*writer) || !free(*reader) {
             return false;
         }
-        self.readers[at / 4] = self.merged(reader, me, true);
-        self.writers[at / 4] = self.merged(writer, me, true);
+        let next = merged(*writer, mine);
+        *reader = if *reader == *writer { next } else { merged(*reader, mine) };
+        *writer = next;
         true
+    }
+
+    /// Four bytes, where they exist.
+    #[inline(always)]
+    pub fn word(&mut self, offset: u64) -> Option<&mut [u8; 4]> {
+        let at = usize::try_from(offset).ok()?;
+        self.data.get_mut(at..at.checked_add(4)?)?.try_into().ok()
     }
 
     /// Bytes become initialised or not without a thread's access (asynchronous copies).
@@ -400,122 +319,108 @@ impl Shared {
         self.state[offset..offset + len].fill(if ready { INIT } else { UNINIT });
     }
 
-    /// A read of bytes by two threads of one warp, or one alone, when nothing stands against it;
-    /// `false` asks for the slow way.
+    /// A read of the same bytes by two threads of one warp, or one alone, when nothing stands
+    /// against it; `false` asks for the slow way.
     #[inline(always)]
-    pub fn load_same(&mut self, offset: u64, len: usize, a: Toucher, b: Option<Toucher>) -> bool {
-        let Ok(offset) = usize::try_from(offset) else {
-            return false;
+    pub fn read_same(&mut self, offset: u64, len: usize, a: Toucher, b: Option<Toucher>) -> bool {
+        let Some(cells) = self.cells(offset, len) else {
+            // Parts of words have records of their own.
+            let at = offset as usize;
+            let part = offset < self.state.len() as u64 && self.ready(at, len) == Some(true);
+            let mut read = |me| self.touch(at, len, me, Touch::Read, true).is_ok();
+            return part && read(a) && b.is_none_or(read);
         };
-        if self.ready(offset, len) != Some(true) {
-            return false;
+        let a = record(self.epoch, a, false);
+        let b = b.map_or(a, |b| record(self.epoch, b, false));
+        let mut against = false;
+        for writer in &self.writers[cells.clone()] {
+            against |= conflicts(*writer, a) | conflicts(*writer, b);
         }
-        if !(offset | len).is_multiple_of(4) {
-            let mut read = |me| self.touch(offset, len, me, Touch::Read, true).is_ok();
-            return read(a) && b.is_none_or(read);
-        }
-        for cell in offset / 4..(offset + len) / 4 {
-            if self.current(self.writers[cell]) {
-                let (at, me) = (cell * 4, a);
-                let mut read = |me| self.touch(at, 4, me, Touch::Read, true).is_ok();
-                if !(read(me) && b.is_none_or(read)) {
-                    return false;
-                }
-                continue;
+        if !against {
+            for reader in &mut self.readers[cells] {
+                *reader = merged(merged(*reader, a), b);
             }
-            let one = self.merged(self.readers[cell], a, false);
-            self.readers[cell] = b.map_or(one, |b| self.merged(one, b, false));
         }
-        true
+        !against
     }
 
-    /// One read of `lanes` consecutive pieces of `piece` bytes by consecutive threads, when
-    /// nothing stands against it; `false` asks for the slow way.
+    /// The cells of whole words that hold values.
     #[inline(always)]
-    pub fn load_run(&mut self, offset: usize, lanes: usize, piece: usize, first: Toucher) -> bool {
+    fn cells(&self, offset: u64, len: usize) -> Option<Range<usize>> {
+        let at = usize::try_from(offset).ok()?;
+        let whole = (at | len).is_multiple_of(4) && self.ready(at, len)?;
+        whole.then(|| at / 4..(at + len) / 4)
+    }
+
+    /// A read of `lanes` consecutive pieces by consecutive threads, when nothing stands against
+    /// it; `false` asks for the slow way.
+    #[inline(always)]
+    pub fn read_run(&mut self, offset: u64, lanes: usize, piece: usize, first: Toucher) -> bool {
+        let Some(cells) = self.cells(offset, lanes * piece) else {
+            return false;
+        };
         match piece {
-            4 => self.load_cells::<1>(offset, lanes, first),
-            8 => self.load_cells::<2>(offset, lanes, first),
-            16 => self.load_cells::<4>(offset, lanes, first),
+            4 => self.run::<1, false>(cells, first),
+            8 => self.run::<2, false>(cells, first),
+            16 => self.run::<4, false>(cells, first),
             _ => false,
         }
     }
 
+    /// The same for a store; the bytes count as initialised from then on.
     #[inline(always)]
-    fn load_cells<const CELLS: usize>(
-        &mut self,
-        offset: usize,
-        lanes: usize,
-        first: Toucher,
-    ) -> bool {
-        if self.ready(offset, lanes * CELLS * 4) != Some(true) {
+    pub fn write_run(&mut self, offset: u64, lanes: usize, piece: usize, first: Toucher) -> bool {
+        let (Ok(at), len) = (usize::try_from(offset), lanes * piece) else {
+            return false;
+        };
+        let Some(ready) = self.ready(at, len) else {
+            return false;
+        };
+        if !at.is_multiple_of(4) {
             return false;
         }
-        let start = offset / 4;
-        let range = start..start + lanes * CELLS;
-        let mine = self.record(first, KIND_THREAD, false);
-        let writers = &self.writers[range.clone()];
-        let readers = &mut self.readers[range];
-        let mut against = 0;
+        let cells = at / 4..(at + len) / 4;
+        let done = match piece {
+            4 => self.run::<1, true>(cells, first),
+            8 => self.run::<2, true>(cells, first),
+            16 => self.run::<4, true>(cells, first),
+            _ => false,
+        };
+        if done && !ready {
+            self.state[at..at + len].fill(INIT);
+        }
+        done
+    }
+
+    /// Records a run over whole cells, `CELLS` of them a thread, unless one is in its way.
+    #[inline(always)]
+    fn run<const CELLS: usize, const STORE: bool>(
+        &mut self,
+        cells: Range<usize>,
+        first: Toucher,
+    ) -> bool {
+        let first = record(self.epoch, first, false);
+        let mine = |i: usize| first + (((i / CELLS) as u64) << THREAD_SHIFT);
+        let writers = &mut self.writers[cells.clone()];
+        let readers = &mut self.readers[cells];
+        let mut against = false;
         for (i, (writer, reader)) in writers.iter().zip(readers.iter()).enumerate() {
-            let want = mine + ((i / CELLS) as u64) * (1 << THREAD_SHIFT);
-            let stale = u64::from(reader >> EPOCH_SHIFT != self.epoch);
-            let own = u64::from((reader ^ want) >> THREAD_SHIFT == 0);
-            against |= u64::from(writer >> EPOCH_SHIFT == self.epoch) | (stale | own) ^ 1;
-        }
-        if against != 0 {
-            return false;
-        }
-        for (i, reader) in readers.iter_mut().enumerate() {
-            *reader = mine + ((i / CELLS) as u64) * (1 << THREAD_SHIFT);
-        }
-        true
-    }
-
-    /// The same for a store: no record of this epoch may stand in the way but the thread's own.
-    #[inline(always)]
-    pub fn store_run(&mut self, offset: usize, lanes: usize, piece: usize, first: Toucher) -> bool {
-        match piece {
-            4 => self.store_cells::<1>(offset, lanes, first),
-            8 => self.store_cells::<2>(offset, lanes, first),
-            16 => self.store_cells::<4>(offset, lanes, first),
-            _ => false,
-        }
-    }
-
-    #[inline(always)]
-    fn store_cells<const CELLS: usize>(
-        &mut self,
-        offset: usize,
-        lanes: usize,
-        first: Toucher,
-    ) -> bool {
-        let len = lanes * CELLS * 4;
-        let Some(ready) = self.ready(offset, len) else {
-            return false;
-        };
-        let start = offset / 4;
-        let range = start..start + lanes * CELLS;
-        let mine = self.record(first, KIND_THREAD, false);
-        let readers = &self.readers[range.clone()];
-        let writers = &mut self.writers[range];
-        let mut against = 0;
-        for (i, (writer, reader)) in writers.iter().zip(readers).enumerate() {
-            let want = mine + ((i / CELLS) as u64) * (1 << THREAD_SHIFT);
-            for record in [writer, reader] {
-                let stale = u64::from(record >> EPOCH_SHIFT != self.epoch);
-                let own = u64::from((record ^ want) >> THREAD_SHIFT == 0);
-                against |= (stale | own) ^ 1;
+            against |= conflicts(*writer, mine(i));
+            if STORE {
+                against |= conflicts(*reader, mine(i));
             }
         }
-        if against != 0 {
+        if against {
             return false;
         }
-        for (i, writer) in writers.iter_mut().enumerate() {
-            *writer = mine + ((i / CELLS) as u64) * (1 << THREAD_SHIFT);
-        }
-        if !ready {
-            self.state[offset..offset + len].fill(INIT);
+        if STORE {
+            for (i, writer) in writers.iter_mut().enumerate() {
+                *writer = mine(i);
+            }
+        } else {
+            for (i, reader) in readers.iter_mut().enumerate() {
+                *reader = merged(*reader, mine(i));
+            }
         }
         true
     }

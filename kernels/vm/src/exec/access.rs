@@ -383,16 +383,14 @@ pub(crate) fn load<const CHECKS: bool>(
             let me = toucher(warp, 0, pc);
             let ok = match shape {
                 _ if !CHECKS => first.saturating_add(span) <= machine.shared.data.len() as u64,
-                Shape::Run(n) => {
-                    first < 1 << 24 && machine.shared.load_run(at, n, bytes as usize, me)
-                }
+                Shape::Run(n) => machine.shared.read_run(first, n, bytes as usize, me),
                 _ => {
                     // Two readers stand for all: more change nothing in the records.
                     let a = mask.trailing_zeros();
                     let b = (mask & mask.wrapping_sub(1)).trailing_zeros();
                     let lane = |lane| Toucher { thread: warp.index * 32 + lane, ..me };
                     let b = (b < 32).then(|| lane(b));
-                    machine.shared.load_same(first, bytes as usize, lane(a), b)
+                    machine.shared.read_same(first, bytes as usize, lane(a), b)
                 }
             };
             if ok {
@@ -406,6 +404,7 @@ pub(crate) fn load<const CHECKS: bool>(
     load_each::<CHECKS>(warp, machine, what, mask, pc, &addresses)
 }
 
+#[inline(always)]
 fn load_each<const CHECKS: bool>(
     warp: &mut Warp,
     machine: &mut Machine<'_>,

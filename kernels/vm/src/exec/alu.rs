@@ -1,17 +1,19 @@
 //! Arithmetic without a kernel of its own: lane after lane.
 
+use super::machine::Machine;
 use super::warp::{Warp, lanes};
-use crate::approx::{FloatModel, evaluate};
+use crate::approx::evaluate;
 use crate::program::{Approx, Pure, Slot};
 
+#[inline(always)]
 pub(crate) fn approximate(
     warp: &mut Warp,
-    model: FloatModel,
+    machine: &Machine<'_>,
+    [d, a]: [Slot; 2],
     op: Approx,
-    d: Slot,
-    a: Slot,
     m: u32,
 ) {
+    let model = machine.model;
     let mut last: Option<(u32, u32)> = None;
     for lane in lanes(m) {
         let x = warp.words[usize::from(a)].0[lane];

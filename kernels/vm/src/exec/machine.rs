@@ -1,6 +1,7 @@
 //! What every warp of a launch shares: memories, barriers, limits and what is counted.
 
-use super::matrix::Operands;
+use super::copy::PendingCopy;
+use super::product::Operands;
 use crate::approx::FloatModel;
 use crate::fault::{BufferPlace, FaultKind, MemorySpace};
 use crate::memory::Memory;
@@ -27,16 +28,6 @@ pub(crate) struct Local {
     pub init: Vec<bool>,
 }
 
-/// A copy under way: its bytes are not there before the wait.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingCopy {
-    /// Commits of that thread before this copy's group closes.
-    pub group: u32,
-    pub offset: u32,
-    pub bytes: [u8; 16],
-    pub len: u8,
-}
-
 pub(crate) struct Machine<'m> {
     pub module: &'m Module,
     pub entry: &'m Entry,
@@ -56,10 +47,10 @@ pub(crate) struct Machine<'m> {
     /// Threads of the block that have not exited.
     pub alive_threads: u32,
     pub block_threads: u32,
-    /// Copies of each thread that have not arrived.
+    /// Copies of each warp that have not arrived.
     pub copies: &'m mut [VecDeque<PendingCopy>],
-    /// Commits of each thread so far.
-    pub commits: &'m mut [u32],
+    /// Commits of each warp's threads so far.
+    pub commits: &'m mut [[u32; 32]],
     /// Working space of matrix products.
     pub operands: &'m mut Operands,
 }

@@ -2,12 +2,14 @@
 //! Invariant: the order of everything is fixed, so equal launches give equal results.
 
 pub(crate) mod access;
-mod alu;
-mod atomic;
+pub(crate) mod alu;
+pub(crate) mod atomic;
 pub(crate) mod collective;
+mod copy;
 pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod matrix;
+pub(crate) mod product;
 pub(crate) mod step;
 pub(crate) mod store;
 pub(crate) mod warp;
@@ -20,8 +22,9 @@ use crate::memory::Memory;
 use crate::module::{Entry, Module};
 use crate::program::{Class, Special};
 use crate::shared::Shared;
-use machine::{Gate, Local, Machine, PendingCopy, Trouble};
-use matrix::Operands;
+use copy::PendingCopy;
+use machine::{Gate, Local, Machine, Trouble};
+use product::Operands;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use step::{Outcome, Raise, Raised};
@@ -92,7 +95,7 @@ struct Scratch {
     warps: Vec<Warp>,
     data: Vec<u8>,
     copies: Vec<VecDeque<PendingCopy>>,
-    commits: Vec<u32>,
+    commits: Vec<[u32; 32]>,
     operands: Operands,
 }
 
@@ -173,9 +176,9 @@ fn run(
     local.data.clear();
     local.data.resize(warp_count * 32 * local.bytes_per_thread, 0);
     scratch.commits.clear();
-    scratch.commits.resize(warp_count * 32, 0);
-    if scratch.copies.len() < warp_count * 32 {
-        scratch.copies.resize_with(warp_count * 32, VecDeque::new);
+    scratch.commits.resize(warp_count, [0; 32]);
+    if scratch.copies.len() < warp_count {
+        scratch.copies.resize_with(warp_count, VecDeque::new);
     }
     if scratch.warps.len() < warp_count {
         scratch.warps.resize_with(warp_count, Warp::default);
@@ -200,7 +203,7 @@ fn run(
         gates: [Gate::default(); 16],
         alive_threads: threads,
         block_threads: threads,
-        copies: &mut scratch.copies[..warp_count * 32],
+        copies: &mut scratch.copies[..warp_count],
         commits: &mut scratch.commits,
         operands: &mut scratch.operands,
     };
@@ -315,7 +318,7 @@ fn start_block(warps: &mut [Warp], machine: &mut Machine<'_>, block: [u32; 3], t
     for copies in machine.copies.iter_mut() {
         copies.clear();
     }
-    machine.commits.fill(0);
+    machine.commits.fill([0; 32]);
     for warp in warps.iter_mut() {
         let here = (threads - warp.index * 32).min(32);
         warp.alive = if here == 32 { warp::FULL } else { (1 << here) - 1 };

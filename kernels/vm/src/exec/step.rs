@@ -4,8 +4,8 @@
 
 use super::lane::put32;
 use super::machine::{Machine, Trouble};
-use super::warp::{Fragment, State, Warp, lanes};
-use super::{alu, atomic, collective};
+use super::warp::{FULL, Fragment, State, Warp, lanes};
+use super::{alu, collective};
 use crate::dispatch::Vectors;
 use crate::fault::FaultKind;
 use crate::program::{Action, Step};
@@ -67,9 +67,14 @@ pub(crate) fn run<V: Vectors>(
             return Ok(if warp.alive == 0 { Outcome::Exited } else { Outcome::Blocked });
         };
         let mut divergent = !warp.fragments.is_empty();
+        // Nobody else stands before this place, so until then there is no one to meet.
+        let mut meeting = 0;
         loop {
-            if divergent && meet(warp, &mut pc, &mut mask, lenient, &mut divergent) {
-                continue 'pick;
+            if pc >= meeting {
+                if meet(warp, pc, &mut mask, lenient, &mut meeting) {
+                    continue 'pick;
+                }
+                divergent = !warp.fragments.is_empty();
             }
             if slice == 0 {
                 machine.left -= granted;
@@ -77,8 +82,8 @@ pub(crate) fn run<V: Vectors>(
                 return Ok(Outcome::Slice);
             }
             let step = &code[pc as usize];
-            if step.run != 0 && !divergent {
-                let run = u64::from(step.run).min(slice);
+            if step.run != 0 {
+                let run = u64::from(step.run).min(slice).min(u64::from(meeting - pc));
                 slice -= run;
                 let steps = &code[pc as usize..];
                 for step in steps.iter().take(run as usize) {
@@ -101,7 +106,7 @@ pub(crate) fn run<V: Vectors>(
             }
             match step.action {
                 Action::Lane { kernel, s } => vectors.lane(kernel, warp, s, m),
-                Action::Approx { op, d, a } => alu::approximate(warp, machine.model, op, d, a, m),
+                Action::Approx { op, d, a } => vectors.approximate(warp, machine, [d, a], op, m),
                 Action::Pure(i) => alu::pure(warp, &entry.pures[usize::from(i)], m),
                 Action::Load(i) => {
                     let what = &entry.accesses[usize::from(i)];
@@ -113,12 +118,7 @@ pub(crate) fn run<V: Vectors>(
                 }
                 Action::Atomic(i) => {
                     let what = &entry.atomics[usize::from(i)];
-                    if machine.checks {
-                        atomic::atomic::<true>(warp, machine, what, m, pc)
-                    } else {
-                        atomic::atomic::<false>(warp, machine, what, m, pc)
-                    }
-                    .map_err(laned(pc))?;
+                    vectors.atomic(warp, machine, what, m, pc).map_err(laned(pc))?;
                 }
                 Action::Branch { target, edge } => {
                     let rest = mask & !m;
@@ -152,6 +152,7 @@ pub(crate) fn run<V: Vectors>(
                         }
                     }
                     pc = target;
+                    meeting = if divergent { 0 } else { u32::MAX };
                     continue;
                 }
                 Action::BranchTable(i) => {
@@ -202,6 +203,7 @@ pub(crate) fn run<V: Vectors>(
                     if mask == 0 {
                         continue 'pick;
                     }
+                    meeting = 0;
                 }
                 Action::Barrier(i) => {
                     let barrier = &entry.barriers[usize::from(i)];
@@ -211,7 +213,7 @@ pub(crate) fn run<V: Vectors>(
                     if mask == 0 {
                         continue 'pick;
                     }
-                    divergent = true;
+                    divergent |= waiting != 0;
                 }
                 Action::WarpSync { .. } | Action::Shuffle(_) | Action::Vote(_) => {
                     let waiting =
@@ -226,8 +228,8 @@ pub(crate) fn run<V: Vectors>(
                         if mask == 0 {
                             continue 'pick;
                         }
+                        // The rest moves on; it does not come by here again before a jump.
                         divergent = true;
-                        // The rest moves on; `meet` must not merge it back.
                     }
                 }
                 Action::ActiveMask { d } => {
@@ -235,6 +237,17 @@ pub(crate) fn run<V: Vectors>(
                 }
                 Action::Matrix(i) => {
                     let what = &entry.matrices[usize::from(i)];
+                    if what.aligned() && m != FULL {
+                        // It takes the whole warp.
+                        warp.fragments.push(Fragment { pc, mask: m, state: State::Gathering });
+                        mask &= !m;
+                        if mask == 0 {
+                            continue 'pick;
+                        }
+                        divergent = true;
+                        pc += 1;
+                        continue;
+                    }
                     vectors.matrix(warp, machine, what, m, pc).map_err(laned(pc))?;
                 }
                 Action::Trap => {
@@ -248,30 +261,27 @@ pub(crate) fn run<V: Vectors>(
     }
 }
 
-/// Merges what stands at `pc` into the running fragment; true when another must run first and
-/// the running one was put back.
-fn meet(
-    warp: &mut Warp,
-    pc: &mut u32,
-    mask: &mut u32,
-    lenient: bool,
-    divergent: &mut bool,
-) -> bool {
+/// Merges what stands at `pc` into the running fragment and finds the next place where someone
+/// stands; true when another must run first and the running one was put back.
+fn meet(warp: &mut Warp, pc: u32, mask: &mut u32, lenient: bool, meeting: &mut u32) -> bool {
     let mut i = 0;
     let mut lower = false;
+    *meeting = u32::MAX;
     while i < warp.fragments.len() {
         let other = warp.fragments[i];
-        if other.pc == *pc && !matches!(other.state, State::AtBarrier(_)) {
+        if other.pc == pc && !matches!(other.state, State::AtBarrier(_)) {
             *mask |= other.mask;
             warp.fragments.swap_remove(i);
             continue;
         }
-        lower |= other.state == State::Ready && other.pc < *pc;
+        lower |= other.state == State::Ready && other.pc < pc;
+        if other.pc > pc {
+            *meeting = (*meeting).min(other.pc);
+        }
         i += 1;
     }
-    *divergent = !warp.fragments.is_empty();
     if lower && !lenient {
-        warp.fragments.push(Fragment { pc: *pc, mask: *mask, state: State::Ready });
+        warp.fragments.push(Fragment { pc, mask: *mask, state: State::Ready });
         return true;
     }
     false

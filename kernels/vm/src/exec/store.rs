@@ -48,7 +48,7 @@ pub(crate) fn store<const CHECKS: bool>(
             let at = first as usize;
             let ok = if CHECKS {
                 let me = toucher(warp, lane, pc);
-                machine.shared.store_run(at, span / bytes, bytes, me)
+                machine.shared.write_run(first, span / bytes, bytes, me)
             } else {
                 at + span <= machine.shared.data.len()
             };
@@ -62,6 +62,7 @@ pub(crate) fn store<const CHECKS: bool>(
     store_scattered::<CHECKS>(warp, machine, what, mask, pc, &addresses)
 }
 
+#[inline(always)]
 fn store_scattered<const CHECKS: bool>(
     warp: &Warp,
     machine: &mut Machine<'_>,

@@ -1,14 +1,12 @@
-//! Loads, stores, atomics, address conversions, moves and matrix operations.
+//! Loads, stores, atomics, address conversions and moves.
 
 use super::operand::Ty;
 use super::{Binding, Lower, Lowering, Refusal, bad};
-use crate::program::{
-    Access, Atomic, AtomicOp, Binary, Class, Long2, Matrix, Op, Reg, Shape, Slot, Unary,
-};
+use crate::program::{Access, Atomic, AtomicOp, Binary, Class, Long2, Op, Reg, Slot, Unary};
 use crate::space::{DATA_BASE, LOCAL_BASE, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
 use crate::syntax::{Instruction, Operand, Space};
 
-fn space_of(parts: &[&str]) -> Space {
+pub(super) fn space_of(parts: &[&str]) -> Space {
     for part in parts {
         match part.split("::").next().unwrap_or_default() {
             "global" => return Space::Global,
@@ -31,9 +29,6 @@ impl<'a> Lowering<'a, '_> {
             "cvta" => self.convert_address(ins, parts),
             "isspacep" => self.is_space(ins, parts),
             "mov" => self.mov(ins, parts),
-            "ldmatrix" => self.load_matrix(ins, parts),
-            "mma" => self.product(ins, parts),
-            "cp" => self.async_copy(ins, parts),
             _ => Err(Refusal::Unsupported),
         }
     }
@@ -406,124 +401,6 @@ impl<'a> Lowering<'a, '_> {
                 self.pure(|a, b, _| (a & 0xff) | (b & 0xff) << 8, d, &parts);
             }
             _ => return bad(),
-        }
-        Ok(())
-    }
-
-    fn word_list<const N: usize>(
-        &mut self,
-        operand: &Operand<'a>,
-        count: usize,
-    ) -> Lower<[Slot; N]> {
-        let single = [operand.clone()];
-        let list = match operand {
-            Operand::Vector(list) => list.as_slice(),
-            _ => &single,
-        };
-        if list.len() != count || count > N {
-            return bad();
-        }
-        let mut slots = [0; N];
-        for (slot, item) in slots.iter_mut().zip(list) {
-            *slot = self.word(item)?;
-        }
-        Ok(slots)
-    }
-
-    fn load_matrix(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
-        let [d, address] = ins.operands.as_slice() else {
-            return bad();
-        };
-        if !parts.contains(&"m8n8") || !parts.contains(&"b16") {
-            return Err(Refusal::Unsupported);
-        }
-        let count = if parts.contains(&"x4") {
-            4
-        } else if parts.contains(&"x2") {
-            2
-        } else {
-            1
-        };
-        let d = self.word_list::<4>(d, count)?;
-        let (base, offset, _) = self.address(address)?;
-        self.push_matrix(Matrix::Load {
-            d,
-            count: count as u8,
-            transposed: parts.contains(&"trans"),
-            base,
-            offset,
-        });
-        Ok(())
-    }
-
-    fn push_matrix(&mut self, matrix: Matrix) {
-        self.matrices.push(matrix);
-        self.emit(Op::Matrix(self.matrices.len() as u16 - 1));
-    }
-
-    fn product(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
-        let [d, a, b, c] = ins.operands.as_slice() else {
-            return Err(Refusal::Unsupported);
-        };
-        let tail = &parts[parts.len().saturating_sub(6)..];
-        let shape = match (tail.first(), tail.get(3)) {
-            (Some(&"row"), Some(&_)) => parts.get(3),
-            _ => parts.get(3),
-        };
-        let types = &parts[parts.len().saturating_sub(4)..];
-        let shape = match (shape, types) {
-            (Some(&"m16n8k16"), ["f32", "bf16", "bf16", "f32"]) => Shape::Bf16K16,
-            (Some(&"m16n8k16"), ["f32", "f16", "f16", "f32"]) => Shape::F16K16,
-            (Some(&"m16n8k8"), ["f32", "bf16", "bf16", "f32"]) => Shape::Bf16K8,
-            (Some(&"m16n8k8"), ["f32", "f16", "f16", "f32"]) => Shape::F16K8,
-            _ => return Err(Refusal::Unsupported),
-        };
-        let wide = matches!(shape, Shape::Bf16K16 | Shape::F16K16);
-        let matrix = Matrix::Product {
-            shape,
-            a: self.word_list(a, if wide { 4 } else { 2 })?,
-            b: self.word_list(b, if wide { 2 } else { 1 })?,
-            c: self.word_list(c, 4)?,
-            d: self.word_list(d, 4)?,
-        };
-        self.push_matrix(matrix);
-        Ok(())
-    }
-
-    fn async_copy(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
-        match parts {
-            ["cp", "async", "commit_group"] => self.push_matrix(Matrix::Commit),
-            ["cp", "async", "wait_all"] => self.push_matrix(Matrix::Wait { pending: None }),
-            ["cp", "async", "wait_group"] => {
-                let [Operand::Int(pending)] = ins.operands.as_slice() else {
-                    return bad();
-                };
-                self.push_matrix(Matrix::Wait { pending: Some(*pending as u32) });
-            }
-            ["cp", "async", "ca" | "cg", ..] if space_of(parts) == Space::Shared => {
-                let [d, s, Operand::Int(bytes), rest @ ..] = ins.operands.as_slice() else {
-                    return bad();
-                };
-                let (d, d_offset, _) = self.address(d)?;
-                let (s, s_offset, _) = self.address(s)?;
-                let size = match rest {
-                    [] => None,
-                    [size, ..] if !parts.contains(&"L2::cache_hint") => Some(self.word(size)?),
-                    _ => None,
-                };
-                if !matches!(bytes, 4 | 8 | 16) {
-                    return bad();
-                }
-                self.push_matrix(Matrix::Copy {
-                    bytes: *bytes as u8,
-                    d,
-                    d_offset,
-                    s,
-                    s_offset,
-                    size,
-                });
-            }
-            _ => return Err(Refusal::Unsupported),
         }
         Ok(())
     }

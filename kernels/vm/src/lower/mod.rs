@@ -10,6 +10,7 @@ mod convert;
 mod flatten;
 mod float;
 mod half;
+mod matrix;
 mod memory;
 mod operand;
 mod packed;
@@ -415,8 +416,10 @@ impl<'a, 't> Lowering<'a, 't> {
             | "griddepcontrol" | "setmaxnreg" | "discard" | "applypriority" => {
                 self.control(ins, parts)
             }
-            "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mov" | "ldmatrix"
-            | "cp" | "mma" => self.memory(ins, parts),
+            "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mov" => {
+                self.memory(ins, parts)
+            }
+            "ldmatrix" | "stmatrix" | "movmatrix" | "cp" | "mma" => self.matrix(ins, parts),
             "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => self.warp(ins, parts),
             "cvt" => self.convert(ins, parts),
             _ => self.arithmetic(ins, parts),

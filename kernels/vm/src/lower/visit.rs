@@ -1,7 +1,7 @@
 //! Which registers an operation reads and writes.
 
 use super::Lowering;
-use crate::program::{Class, Matrix, Op, Reg, Slot};
+use crate::program::{Class, Copying, Fragments, Matrix, Op, Product, Reg, Slot};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
@@ -206,16 +206,26 @@ impl Lowering<'_, '_> {
 }
 
 fn visit_matrix(matrix: &mut Matrix, f: Visitor<'_>) {
-    use Class::Word;
+    use Class::{Predicate, Word};
     use Role::{Define, Use};
     match matrix {
-        Matrix::Load { d, count, base: from, .. } => {
+        Matrix::Load(Fragments { regs, count, base: from, .. }) => {
             base(f, from);
-            for d in d.iter_mut().take(usize::from(*count)) {
+            for d in regs.iter_mut().take(usize::from(*count)) {
                 f(Define, Word, d);
             }
         }
-        Matrix::Product { shape, a, b, c, d } => {
+        Matrix::Store(Fragments { regs, count, base: to, .. }) => {
+            base(f, to);
+            for s in regs.iter_mut().take(usize::from(*count)) {
+                f(Use, Word, s);
+            }
+        }
+        Matrix::Transpose { d, a } => {
+            f(Use, Word, a);
+            f(Define, Word, d);
+        }
+        Matrix::Product(Product { shape, a, b, c, d }) => {
             let (a_count, b_count) = shape.registers();
             for s in a.iter_mut().take(a_count) {
                 f(Use, Word, s);
@@ -230,11 +240,14 @@ fn visit_matrix(matrix: &mut Matrix, f: Visitor<'_>) {
                 f(Define, Word, d);
             }
         }
-        Matrix::Copy { d, s, size, .. } => {
+        Matrix::Copy(Copying { d, s, size, ignored, .. }) => {
             base(f, d);
             base(f, s);
             if let Some(size) = size {
                 f(Use, Word, size);
+            }
+            if let Some(ignored) = ignored {
+                f(Use, Predicate, &mut ignored.slot);
             }
         }
         Matrix::Commit | Matrix::Wait { .. } => {}

@@ -94,3 +94,57 @@ fn redzones_and_missing_bytes() {
     s.store(96, &[0; 16], me(0, 0), Touch::Write).unwrap();
     assert_eq!(s.store(112, &[0; 4], me(0, 0), Touch::Write), Err(SharedFault::OutOfBounds));
 }
+
+/// A run leaves the records that its threads would leave one by one, or is refused.
+#[test]
+fn a_run_is_its_threads_one_by_one() {
+    let mut seed = 5u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let block = SharedArray { offset_bytes: 0, size_bytes: 512 };
+    let (mut done, mut refused) = (0, 0);
+    for _ in 0..3000 {
+        let mut s = Shared::default();
+        s.prepare(&[block], 512, 0);
+        s.start_block();
+        s.set_ready(0, 512, true);
+        for _ in 0..random(6) {
+            let thread = me(random(96) as u32, random(3) as u32);
+            let touch = [Touch::Read, Touch::Write, Touch::StrongRead, Touch::StrongWrite];
+            let at = random(64) as usize * 4;
+            let (at, len) = if random(8) == 0 { (at + 2, 2) } else { (at, 4) };
+            let _ = s.touch(at, len, thread, touch[random(4) as usize], random(2) == 0);
+            if random(12) == 0 {
+                s.next_epoch();
+            }
+        }
+        let piece = [4, 8, 16][random(3) as usize];
+        let lanes = 1 + random(16) as usize;
+        let at = random((256 / piece) as u64) as usize * piece;
+        let first = me(random(2) as u32 * 32 + random(16) as u32, random(3) as u32);
+        let store = random(2) == 0;
+        let touch = if store { Touch::Write } else { Touch::Read };
+        let before = (s.writers.clone(), s.readers.clone());
+        let fast = if store {
+            s.write_run(at as u64, lanes, piece, first)
+        } else {
+            s.read_run(at as u64, lanes, piece, first)
+        };
+        let after = (s.writers.clone(), s.readers.clone());
+        (s.writers, s.readers) = before;
+        let slowly = (0..lanes).try_for_each(|l| {
+            let thread = me(first.thread + l as u32, first.clock);
+            s.touch(at + l * piece, piece, thread, touch, false)
+        });
+        if fast {
+            assert_eq!(slowly, Ok(()));
+            assert_eq!((s.writers, s.readers), after);
+            done += 1;
+        } else {
+            refused += 1;
+        }
+    }
+    assert!(done > 500 && refused > 500, "{done} {refused}");
+}

@@ -1,0 +1,74 @@
+//! Who touched a cell last, in one word: epoch 24 | split 1 | atomic 1 | kind 2 | thread 10 |
+//! clock 10 | pc 16. Rules are written without branches, so that a run of cells is judged at once.
+
+use super::{Other, Toucher};
+
+pub(super) const EPOCH_SHIFT: u32 = 40;
+/// The cell's bytes have records of their own.
+pub(super) const SPLIT: u64 = 1 << 39;
+pub(super) const ATOMIC: u64 = 1 << 38;
+const KIND_SHIFT: u32 = 36;
+pub(super) const THREAD_SHIFT: u32 = 26;
+const CLOCK_SHIFT: u32 = 16;
+
+const KINDS: u64 = 3 << KIND_SHIFT;
+const THREAD: u64 = 1 << KIND_SHIFT;
+const WARP: u64 = 2 << KIND_SHIFT;
+const MANY: u64 = 3 << KIND_SHIFT;
+const CLOCKS: u64 = 0x3ff << CLOCK_SHIFT;
+/// What two records of one warp and epoch agree in.
+const SAME_WARP: u64 = !(ATOMIC | KINDS | ((1 << (THREAD_SHIFT + 5)) - 1));
+
+pub(super) const LAST_EPOCH: u64 = (1 << 24) - 1;
+/// Clocks go up to this one.
+pub(crate) const LAST_CLOCK: u32 = (1 << 10) - 1;
+
+/// The record of one thread that touches a cell alone.
+#[inline(always)]
+pub(super) fn record(epoch: u64, me: Toucher, strong: bool) -> u64 {
+    epoch << EPOCH_SHIFT
+        | if strong { ATOMIC } else { 0 }
+        | THREAD
+        | u64::from(me.thread) << THREAD_SHIFT
+        | u64::from(me.clock) << CLOCK_SHIFT
+        | u64::from(me.pc.min(0xffff))
+}
+
+/// The same thread.
+#[inline(always)]
+fn own(old: u64, mine: u64) -> bool {
+    ((old ^ mine) & !ATOMIC) >> THREAD_SHIFT == 0
+}
+
+/// Threads of my warp that a `bar.warp.sync` separates from me.
+#[inline(always)]
+fn before(old: u64, mine: u64) -> bool {
+    ((old ^ mine) & SAME_WARP == 0) & (old & KINDS != MANY) & (old & CLOCKS < mine & CLOCKS)
+}
+
+/// Whether a record is of this epoch and not ordered before me. A split cell always is in the way.
+#[inline(always)]
+pub(super) fn conflicts(old: u64, mine: u64) -> bool {
+    ((old ^ mine) >> EPOCH_SHIFT == 0) & !own(old, mine) & !before(old, mine)
+}
+
+/// The record after I join it.
+#[inline(always)]
+pub(super) fn merged(old: u64, mine: u64) -> u64 {
+    let alone = ((old ^ mine) >> EPOCH_SHIFT != 0) | before(old, mine) & !own(old, mine);
+    let same_warp = ((old ^ mine) & SAME_WARP == 0) & (old & KINDS != MANY);
+    let joined = if same_warp { WARP - THREAD } else { MANY - THREAD };
+    let more = if alone | own(old, mine) { 0 } else { joined };
+    // A set of accesses is strong only while all are.
+    let weak = if alone { 0 } else { !old & ATOMIC };
+    (mine & !weak) + more
+}
+
+/// The thread and place that a record names.
+pub(super) fn other(record: u64) -> Other {
+    let pc = record as u32 & 0xffff;
+    Other {
+        thread: (record & KINDS == THREAD).then_some((record >> THREAD_SHIFT) as u32 & 0x3ff),
+        pc: (pc != 0xffff).then_some(pc),
+    }
+}
