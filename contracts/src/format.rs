@@ -3,7 +3,7 @@
 
 mod values;
 
-pub use values::{Domain, GateClass, Joint, Number, PlantPlace, TiePlace, Values};
+pub use values::{Domain, GateClass, Joint, Number, PlantPlace, RawGates, TiePlace, Values};
 
 use crate::dtype::DType;
 use crate::expr::Expr;
@@ -328,10 +328,17 @@ pub struct Tensor {
     pub from: Option<Derivation>,
     /// What callers may pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub domain: Option<Domain>,
+    pub domain: Option<By<Domain>>,
     /// What is drawn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<Values>,
+}
+
+impl Tensor {
+    /// What callers may pass under these options; `None` for a tensor nobody passes contents in.
+    pub fn domain_under(&self, options: &crate::case::Decisions<String>) -> Option<&Domain> {
+        self.domain.as_ref()?.resolve(options)
+    }
 }
 
 /// A value, or one per word of a single option.
@@ -528,6 +535,12 @@ pub struct Relation {
     /// Dead elements appended to every row change nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub append_dead: Option<OverAxis>,
+    /// The same tensors under other options or variants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same: Option<Same>,
+    /// One output repeats another's slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copies>,
     /// Which cases; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<Expr>,
@@ -563,6 +576,29 @@ pub struct Equals {
     pub contract: String,
     /// The adapter, a name registered in Rust.
     pub adapter: String,
+    /// Words of the other contract's options and variants that this one lacks.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub set: Named<Word>,
+}
+
+/// The same logical inputs under other words: tensors both runs write are compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Same {
+    /// Options and variants to other words.
+    pub set: Named<Word>,
+}
+
+/// Row n of one output is the slot of another that a list names for n, in one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Copies {
+    /// The output in a pool.
+    pub of: String,
+    /// The output over the list's axis.
+    pub into: String,
+    /// The list of slots.
+    pub by: String,
 }
 
 /// One edit of a legal call that must be refused.

@@ -17,6 +17,8 @@ pub enum Domain {
     Nonzero,
     /// Between the two, inclusive.
     Range([f64; 2]),
+    /// This or less, −∞ included.
+    AtMost(f64),
     /// The L2 norm of each innermost row is at most this.
     RowNorm(f64),
 }
@@ -137,15 +139,45 @@ pub enum PlantPlace {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Joint {
-    /// Log decay and β of the gated delta rule, one decay class per (sequence, head).
+    /// The gates of the gated delta rule, one decay class per (sequence, head), in whichever form is
+    /// present: log decay or decay with β, or what they are computed from.
     GdnGates {
         /// Tensor of log decays.
         log: String,
+        /// Tensor of decays e^g.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        alpha: Option<String>,
         /// Tensor of β.
         beta: String,
+        /// Raw gates.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        raw: Option<RawGates>,
         /// Classes to draw from.
         classes: Vec<GateClass>,
     },
+}
+
+impl Joint {
+    /// Every tensor the generator may write.
+    pub fn tensors(&self) -> impl Iterator<Item = &str> {
+        let Joint::GdnGates { log, alpha, beta, raw, .. } = self;
+        let raw = raw.iter().flat_map(|raw| [&raw.a, &raw.b, &raw.dt_bias, &raw.a_log]);
+        [log, beta].into_iter().chain(alpha).chain(raw).map(String::as_str)
+    }
+}
+
+/// Tensors gates are computed from (linear_attention §4): g = −e^a_log·softplus(a + dt_bias), β = σ(b).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawGates {
+    /// Tensor of a, a row a sequence.
+    pub a: String,
+    /// Tensor of b.
+    pub b: String,
+    /// Tensor of biases of a, one a head.
+    pub dt_bias: String,
+    /// Tensor of logarithms of the rate, one a head.
+    pub a_log: String,
 }
 
 /// Decay classes of the gated delta rule (linear_attention §0.4).

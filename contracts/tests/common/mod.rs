@@ -53,6 +53,14 @@ pub fn sample(contract: &Contract, seed: u64) -> Case {
     for decision in decision_order(contract) {
         decide(contract, &mut case, decision, &mut draws);
     }
+    for (name, variant) in &contract.variants {
+        let is_available = |condition: &contracts::Expr| {
+            condition.eval_bool(&CaseScope::new(contract, &case)).expect("a condition")
+        };
+        if !variant.available.get(&case.variants[name]).is_none_or(is_available) {
+            case.variants.insert(name.clone(), variant.values[0].0.clone());
+        }
+    }
     for (name, scalar) in &contract.scalars {
         case.scalars.insert(name.clone(), scalar.dtype.round_from_f64(0.125));
     }
@@ -97,7 +105,7 @@ pub fn sample(contract: &Contract, seed: u64) -> Case {
         } else if tensor.access == Access::Write {
             Content::Output
         } else {
-            let domain = declared.domain.as_ref().expect("an input has a domain");
+            let domain = declared.domain_under(&case.options).expect("an input has a domain");
             contents(domain, tensor.dtype, tensor.count(), &mut draws)
         };
         case.tensors[&tensor.name] = CaseTensor { layout, content };
@@ -162,6 +170,7 @@ fn contents(domain: &Domain, dtype: DType, count: u64, draws: &mut Draws) -> Con
     let value = match domain {
         Domain::Range([low, high]) => (low + high) / 2.0,
         Domain::Positive | Domain::Nonzero => 1.5,
+        Domain::AtMost(most) => most.min(0.0),
         Domain::Any | Domain::Finite | Domain::RowNorm(_) => 0.0,
     };
     let fill = dtype.round_from_f64(value);

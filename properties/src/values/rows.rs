@@ -131,6 +131,7 @@ pub(super) fn stays_inside(values: &Values, domain: &Domain) -> bool {
         // f16 is the narrowest type that holds normal deviates.
         Domain::Finite => low >= -65504.0 && high <= 65504.0,
         Domain::Range(ends) => low >= ends[0] && high <= ends[1],
+        Domain::AtMost(most) => high <= *most,
         Domain::Positive | Domain::Nonzero | Domain::RowNorm(_) => false,
     };
     match values {
@@ -160,7 +161,7 @@ fn ramp(field: &Field<'_>, flat: u64) -> u64 {
     }
     let exact = 1u64 << (mantissa_bits(dtype) + 1);
     let high = match field.domain {
-        Domain::Range([_, high]) => *high,
+        Domain::Range([_, high]) | Domain::AtMost(high) => *high,
         Domain::RowNorm(most) => *most,
         _ => dtype.largest_finite(),
     };
@@ -170,6 +171,7 @@ fn ramp(field: &Field<'_>, flat: u64) -> u64 {
     let (largest, low) = match field.domain {
         // Negative floats are ordered the other way.
         Domain::Range([low, high]) if *high <= 0.0 => (0, *low),
+        Domain::AtMost(high) if *high <= 0.0 => (0, -dtype.largest_finite()),
         _ => (rounded(dtype, high), 0.0),
     };
     if largest == 0 {
