@@ -1,10 +1,12 @@
 //! The closed lists of domains and of generators: what callers may pass and what is drawn. A name here
 //! has one meaning; how it is drawn is decided where cases are generated.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Which values are legal, elementwise unless said.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Domain {
     /// Every bit pattern.
@@ -24,7 +26,7 @@ pub enum Domain {
 }
 
 /// A named generator of values. Each is pointwise: a function of seed, tensor and coordinates.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Values {
     /// All zero.
@@ -111,8 +113,21 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
+impl JsonSchema for Number {
+    fn schema_name() -> Cow<'static, str> {
+        "Number".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}],
+            "description": "A number, nan or an infinity."
+        })
+    }
+}
+
 /// Where equal values are planted in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TiePlace {
     /// Elements one thread visits: equal modulo a block.
@@ -126,7 +141,7 @@ pub enum TiePlace {
 }
 
 /// A place in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PlantPlace {
     /// Index 0.
@@ -136,7 +151,7 @@ pub enum PlantPlace {
 }
 
 /// A generator over several tensors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Joint {
     /// The gates of the gated delta rule, one decay class per (sequence, head), in whichever form is
@@ -167,7 +182,7 @@ impl Joint {
 }
 
 /// Tensors gates are computed from (linear_attention §4): g = −e^a_log·softplus(a + dt_bias), β = σ(b).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawGates {
     /// Tensor of a, a row a sequence.
@@ -181,7 +196,7 @@ pub struct RawGates {
 }
 
 /// Decay classes of the gated delta rule (linear_attention §0.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateClass {
     /// g = 0.

@@ -30,6 +30,8 @@ enum Command {
     List(list::Arguments),
     /// Say in sentences what contracts promise.
     Explain(explain::Arguments),
+    /// Print the contract format as a JSON Schema, for editors.
+    Schema,
     /// Say what this machine can do, and what would let it do more.
     Doctor(doctor::Arguments),
     /// Compile kernels/cuda to kernels/ptx with NVRTC, and record what the kernels cost a GPU.
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
+        Command::Schema => explain::schema(),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Compile(arguments) => compile::run(arguments),
         Command::FuzzTargets(arguments) => list::write_fuzz_targets(arguments),
