@@ -224,6 +224,80 @@ fn atomics_return_the_old_value() {
 }
 
 #[test]
+fn atomics_of_every_type_and_space() {
+    let wide = |op: &str| {
+        format!(
+            "st.global.u64 [%rd19+8], %rd1; mov.u64 %rd4, 9; {op} ld.global.u64 %rd3, [%rd19+8]; add.u64 %rd3, %rd3, 0;"
+        )
+    };
+    for (op, a, b, want) in [
+        ("atom.global.add.u64 %rd5, [%rd19+8], %rd4;", 1, MINUS, 2 << 32 | 8),
+        ("red.global.min.u64 [%rd19+8], %rd4;", 1, 1, 9),
+        ("red.global.max.s64 [%rd19+8], %rd4;", MINUS, 0, 9),
+        ("red.global.max.u64 [%rd19+8], %rd4;", MINUS, 0, u64::from(MINUS) << 32),
+        ("red.relaxed.gpu.global.or.b64 [%rd19+8], %rd4;", 1, 2, 1 << 32 | 11),
+        ("red.global.and.b64 [%rd19+8], %rd4;", 1, 0xc, 8),
+        ("atom.acq_rel.sys.global.exch.b64 %rd5, [%rd19+8], %rd4;", 1, 1, 9),
+        ("atom.global.cas.b64 %rd5, [%rd19+8], %rd1, %rd4;", 1, 1, 9),
+        ("atom.global.cas.b64 %rd5, [%rd19+8], %rd4, 3;", 0, 1, 1),
+    ] {
+        assert_eq!(eval(&wide(op), a, b), want, "{op}");
+    }
+    let scope = ".shared .align 8 .b8 s[16];\n";
+    let shared = |op: &str| {
+        format!(
+            "st.shared.u32 [s], %r1; mov.u32 %r4, 0; bar.sync 0; {op} bar.sync 0; ld.shared.u32 %r5, [s]; mov.b64 %rd3, {{%r4,%r5}};"
+        )
+    };
+    let both = |old: u32, new: u32| u64::from(new) << 32 | u64::from(old);
+    for (op, a, b, want) in [
+        ("atom.shared.add.u32 %r4, [s], %r2;", MINUS, 2, both(MINUS, 1)),
+        ("atom.shared::cta.add.s32 %r4, [s], -1;", 1, 0, both(1, 0)),
+        ("red.shared.min.s32 [s], %r2;", 5, MINUS, both(0, MINUS)),
+        ("red.shared.min.u32 [s], %r2;", 5, MINUS, both(0, 5)),
+        ("red.shared.max.s32 [s], %r2;", 5, MINUS, both(0, 5)),
+        ("red.shared.max.u32 [s], %r2;", 5, MINUS, both(0, MINUS)),
+        ("atom.shared.inc.u32 %r4, [s], %r2;", 7, 7, both(7, 0)),
+        ("atom.shared.exch.b32 %r4, [s], %r2;", 7, 8, both(7, 8)),
+        ("atom.shared.cas.b32 %r4, [s], 7, %r2;", 7, 8, both(7, 8)),
+        ("atom.shared.cas.b32 %r4, [s], 6, %r2;", 7, 8, both(7, 7)),
+        ("atom.shared.or.b32 %r4, [s], %r2;", 5, 2, both(5, 7)),
+        ("atom.shared.and.b32 %r4, [s], %r2;", 5, 4, both(5, 4)),
+        ("atom.shared.xor.b32 %r4, [s], %r2;", 5, 4, both(5, 1)),
+        (
+            "mov.u64 %rd4, s; cvta.shared.u64 %rd5, %rd4; atom.add.u32 %r4, [%rd5], %r2;",
+            5,
+            4,
+            both(5, 9),
+        ),
+    ] {
+        assert_eq!(eval_with(scope, &shared(op), a, b), want, "{op}");
+    }
+}
+
+#[test]
+fn fences_and_ordered_accesses() {
+    let code = "fence.acq_rel.gpu; membar.gl; fence.sc.cta; st.release.gpu.global.u32 [%rd19], %r1;\n\
+        ld.acquire.gpu.global.u32 %r3, [%rd19]; fence.proxy.async;";
+    assert_eq!(eval(code, 6, 0), 6);
+}
+
+#[test]
+fn warp_collectives_of_one_thread() {
+    table(&[
+        ("match.any.sync.b32 %r3, %r1, 1;", 7, 0, 1),
+        ("match.all.sync.b64 %r3|%p1, %rd1, 1; @!%p1 mov.u32 %r3, 9;", 7, 0, 1),
+        ("redux.sync.add.s32 %r3, %r1, 1;", 7, 0, 7),
+        ("redux.sync.max.u32 %r3, %r1, 1;", MINUS, 0, MINUS.into()),
+        ("redux.sync.xor.b32 %r3, %r1, 1;", 7, 0, 7),
+        ("setp.eq.u32 %p1, %r1, 7; vote.sync.ballot.b32 %r3, %p1, 1;", 7, 0, 1),
+        ("setp.eq.u32 %p1, %r1, 7; vote.sync.ballot.b32 %r3, !%p1, 1;", 7, 0, 0),
+        ("prmt.b32 %r3, %r1, %r2, 0x7610;", 0x1111_2222, 0x3333_4444, 0x3333_2222),
+        ("prmt.b32.f4e %r3, %r1, %r2, 1;", 0x0403_0201, 0x0807_0605, 0x0504_0302),
+    ]);
+}
+
+#[test]
 fn calls_tables_and_module_variables() {
     let scope = ".const .align 4 .b8 tab[8] = {1, 0, 0, 0, 42};\n.global .align 4 .u32 g[2] = {7, 8};\n\
         .func (.param .b32 out) twice(.param .b32 x, .param .b64 p)\n{\n.reg .b32 %r<4>;.reg .b64 %rd<3>;.reg .pred %p<2>;\n\

@@ -81,36 +81,84 @@ fn issue<const CHECKS: bool, const LEN: usize>(
             wanted[l] = 0;
         }
     }
-    let step = LEN as u64;
-    // Lanes that carry on where the one before them ends, and either copy all or only clear.
-    let mut follows = 0u32;
-    for l in 1..32 {
-        let next = to[l] == to[l - 1].wrapping_add(step)
-            && wanted[l] == wanted[l - 1]
-            && (wanted[l] == 0 || from[l] == from[l - 1].wrapping_add(step));
-        follows |= u32::from(next) << l;
+    for (offset, to) in pending.offsets.iter_mut().zip(to) {
+        *offset = to as u32;
     }
-    for (first, n) in runs(pending.mask, follows) {
-        let bytes = &mut pending.bytes[first * LEN..(first + n) * LEN];
-        let whole =
-            wanted[first] as usize == LEN && fetch::<CHECKS>(machine, from[first], bytes, LEN);
-        let clear = wanted[first] == 0 && from[first..first + n].iter().all(|a| a % step == 0);
-        let start = to[first];
-        let free = (whole || clear) && start % step == 0;
-        if CHECKS && free && machine.shared.write_run(start, n, LEN, toucher(warp, first, pc)) {
-            machine.shared.set_ready(start as usize, n * LEN, false);
-            for l in first..first + n {
-                pending.offsets[l] = to[l] as u32;
-            }
-            continue;
-        }
-        for l in first..first + n {
-            let bytes = &mut pending.bytes[l * LEN..(l + 1) * LEN];
-            one::<CHECKS, LEN>(warp, machine, l, pc, [to[l], from[l]], wanted[l], bytes)?;
-            pending.offsets[l] = to[l] as u32;
-        }
+    let whole = sources::<CHECKS, LEN>(machine, &from, &wanted, pending);
+    if whole && targets::<CHECKS, LEN>(warp, machine, &to, pending.mask, pc) {
+        return Ok(());
+    }
+    for l in lanes(pending.mask) {
+        let bytes = &mut pending.bytes[l * LEN..(l + 1) * LEN];
+        one::<CHECKS, LEN>(warp, machine, l, pc, [to[l], from[l]], wanted[l], bytes)?;
     }
     Ok(())
+}
+
+/// Lanes that carry on where the one before them ends.
+#[inline(always)]
+fn followers(addresses: &[u64; 32], step: usize) -> u32 {
+    let mut follows = 0;
+    for l in 1..32 {
+        let next = addresses[l] == addresses[l - 1].wrapping_add(step as u64);
+        follows |= u32::from(next) << l;
+    }
+    follows
+}
+
+/// Reads what the lanes want, unless something is wrong with it or it is a part of a piece.
+#[inline(always)]
+fn sources<const CHECKS: bool, const LEN: usize>(
+    machine: &mut Machine<'_>,
+    from: &[u64; 32],
+    wanted: &[u32; 32],
+    pending: &mut PendingCopy,
+) -> bool {
+    let (mut all, mut none, mut crooked) = (0, 0, 0);
+    for l in 0..32 {
+        all |= u32::from(wanted[l] == LEN as u32) << l;
+        none |= u32::from(wanted[l] == 0) << l;
+        crooked |= u32::from(from[l] & (LEN as u64 - 1) != 0) << l;
+    }
+    if pending.mask & (!(all | none) | crooked) != 0 {
+        return false;
+    }
+    runs(pending.mask & all, followers(from, LEN)).all(|(first, n)| {
+        let bytes = &mut pending.bytes[first * LEN..(first + n) * LEN];
+        from[first] >= GLOBAL_START
+            && machine.memory.window(from[first], bytes.len() as u64).is_some_and(|(page, at)| {
+                let range = at..at + bytes.len();
+                let fine = !CHECKS || readable(&page.marks[range.clone()]);
+                if fine {
+                    bytes.copy_from_slice(&page.data[range]);
+                }
+                fine
+            })
+    })
+}
+
+/// Takes away what stood at the destinations, unless a lane may not store there.
+#[inline(always)]
+fn targets<const CHECKS: bool, const LEN: usize>(
+    warp: &Warp,
+    machine: &mut Machine<'_>,
+    to: &[u64; 32],
+    mask: u32,
+    pc: u32,
+) -> bool {
+    runs(mask, followers(to, LEN)).all(|(first, n)| {
+        let start = to[first];
+        let me = toucher(warp, first, pc);
+        let aligned = start.is_multiple_of(LEN as u64);
+        if !CHECKS {
+            return aligned && start + (n * LEN) as u64 <= machine.shared.data.len() as u64;
+        }
+        let free = aligned && machine.shared.write_run(start, n, LEN, me);
+        if free {
+            machine.shared.set_ready(start as usize, n * LEN, false);
+        }
+        free
+    })
 }
 
 /// The runs of a mask's lanes: first lane and length. `follows` has the lanes that go with the
@@ -122,27 +170,6 @@ fn runs(mask: u32, follows: u32) -> impl Iterator<Item = (usize, usize)> {
         let rest = !(u64::from(mask & !starts) >> 1 >> first);
         (first, 1 + rest.trailing_zeros() as usize)
     })
-}
-
-/// Reads bytes that lie together in global memory, unless something is wrong with them.
-#[inline(always)]
-fn fetch<const CHECKS: bool>(
-    machine: &mut Machine<'_>,
-    from: u64,
-    bytes: &mut [u8],
-    piece: usize,
-) -> bool {
-    if from < GLOBAL_START || !from.is_multiple_of(piece as u64) {
-        return false;
-    }
-    let len = bytes.len();
-    match machine.memory.window(from, len as u64) {
-        Some((page, at)) if !CHECKS || readable(&page.marks[at..at + len]) => {
-            bytes.copy_from_slice(&page.data[at..at + len]);
-            true
-        }
-        _ => false,
-    }
 }
 
 /// One lane's copy, or what is wrong with it.
@@ -238,11 +265,7 @@ fn arrive<const CHECKS: bool, const LEN: usize>(
     mask: u32,
     pc: u32,
 ) -> Result<(), Laned> {
-    let mut follows = 0u32;
-    for l in 1..32 {
-        let next = copy.offsets[l] == copy.offsets[l - 1].wrapping_add(LEN as u32);
-        follows |= u32::from(next) << l;
-    }
+    let follows = followers(&copy.offsets.map(u64::from), LEN);
     for (first, n) in runs(mask, follows) {
         let start = u64::from(copy.offsets[first]);
         if CHECKS && !machine.shared.write_run(start, n, LEN, toucher(warp, first, pc)) {
