@@ -74,14 +74,56 @@ fn gdn(io: DType, key_dim: u64, value_dim: u64, sequences: u64, rows: u64) -> Ca
             ("o", io, &values),
             ("cu_seqlens", DType::I32, &[sequences + 1]),
         ],
-        &[("scale", 0.125)],
+        &[
+            ("scale", 0.125),
+            ("qk_eps", 1e-6),
+            ("norm_eps", 1e-6),
+            ("alpha_low", 0.0),
+            ("alpha_high", 1.0),
+        ],
         &[
             ("head_map", "cyclic"),
             ("initial_state", "slot"),
             ("state_layout", "vk"),
             ("gate_form", "log"),
+            ("alpha_clamp", "none"),
+            ("qk_norm", "none"),
+            ("output_gate", "none"),
+            ("snapshot", "none"),
+            ("retention", "registers"),
+            ("epilogue", "fused"),
         ],
     )
+}
+
+/// A decode step of `sequences` with everything fused, in raw gates.
+fn fused(io: DType, state: DType, key_dim: u64, value_dim: u64, sequences: u64) -> Call {
+    let [_, value_heads] = HEADS;
+    let mut call = gdn(io, key_dim, value_dim, sequences, sequences);
+    let gates = [sequences, value_heads];
+    let slot = [value_heads, value_dim, key_dim];
+    let mut add = |name: &str, dtype: DType, shape: &[u64]| {
+        let buffer = call.tensors.len() as u32;
+        call.tensors.push((name.to_owned(), tensor(buffer, dtype, shape)));
+    };
+    add("a", io, &gates);
+    add("b", io, &gates);
+    add("dt_bias", DType::F32, &[value_heads]);
+    add("a_log", DType::F32, &[value_heads]);
+    add("z", io, &[sequences, value_heads, value_dim]);
+    add("w", io, &[value_dim]);
+    add("snap", state, &[&[sequences], &slot[..]].concat());
+    edit(&mut call, "s").dtype = state;
+    for (option, word) in [
+        ("gate_form", "raw"),
+        ("alpha_clamp", "range"),
+        ("qk_norm", "l2"),
+        ("output_gate", "rms_silu"),
+        ("snapshot", "each"),
+    ] {
+        set_word(&mut call, option, word);
+    }
+    call
 }
 
 fn ple(out: DType, count: u64) -> Call {
@@ -167,7 +209,22 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
     };
     for io in IO {
         for key_dim in [32, 64, 128] {
-            check("gdn_decode", &gdn(io, key_dim, 64, 3, 3));
+            for state in [DType::F32, DType::F16] {
+                let mut step = gdn(io, key_dim, 64, 3, 3);
+                edit(&mut step, "s").dtype = state;
+                check("gdn_decode", &step);
+                let mut step = fused(io, state, key_dim, 64, 3);
+                check("gdn_decode", &step);
+                set_word(&mut step, "epilogue", "apart");
+                check("gdn_decode", &step);
+                set_word(&mut step, "epilogue", "fused");
+                set_word(&mut step, "output_gate", "none");
+                check("gdn_decode", &step);
+                if key_dim == 128 {
+                    set_word(&mut step, "retention", "shared");
+                    check("gdn_decode", &step);
+                }
+            }
             check("gdn_chunk", &gdn(io, key_dim, 32, 3, 130));
         }
         check("ple_gather", &ple(io, 40));
@@ -186,6 +243,19 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
 fn grids_cover_the_work_and_scratch_its_bound() {
     let decode = plan("gdn_decode", &gdn(DType::BF16, 128, 64, 70_000, 70_000)).expect("legal");
     assert_eq!(decode.launches[0].grid, [2, 4, 65_535], "later sequences are taken in turn");
+    assert_eq!(decode.launches[0].block, [128, 1, 1]);
+
+    // A norm needs its head whole, so a block has all value channels; apart, the step leaves it f32.
+    let mut gated = fused(DType::BF16, DType::F16, 128, 128, 3);
+    let launches = plan("gdn_decode", &gated).expect("legal").launches;
+    assert_eq!((launches[0].grid, launches[0].block), ([1, 4, 3], [256, 1, 1]));
+    let narrow = plan("gdn_decode", &fused(DType::BF16, DType::F16, 128, 32, 3)).expect("legal");
+    assert_eq!(narrow.launches[0].block, [128, 1, 1]);
+    set_word(&mut gated, "epilogue", "apart");
+    let apart = plan("gdn_decode", &gated).expect("legal");
+    assert_eq!((apart.launches[0].grid, apart.launches[0].block), ([4, 4, 3], [64, 1, 1]));
+    assert_eq!((apart.launches[1].grid, apart.launches[1].block), ([4, 3, 1], [128, 1, 1]));
+    assert_eq!((apart.scratch[0].dtype, &*apart.scratch[0].shape), (DType::F32, &[3, 4, 128][..]));
 
     let chunk = plan("gdn_chunk", &gdn(DType::F32, 32, 64, 3, 130)).expect("legal");
     let grids: Vec<_> = chunk.launches.iter().map(|launch| launch.grid[0]).collect();
@@ -279,7 +349,7 @@ fn gated_delta_refusals_fire() {
             ("o", DType::F32),
             ("g", DType::BF16),
             ("beta", DType::F16),
-            ("s", DType::F16),
+            ("s", DType::BF16),
             ("slot_of", DType::I32),
         ] {
             refuses(name, legal, ErrorKind::Dtype, tensor, |call| {
@@ -362,6 +432,68 @@ fn gated_delta_refusals_fire() {
     refuses("gdn_chunk", &chunk, ErrorKind::Shape, "initial_state", |call| {
         set_word(call, "initial_state", "one");
     });
+}
+
+#[test]
+fn refusals_of_a_fused_step_fire() {
+    let legal = &fused(DType::BF16, DType::F16, 128, 64, 3);
+    let refuses = |kind, argument: &str, break_it: &dyn Fn(&mut Call)| {
+        refuses("gdn_decode", legal, kind, argument, break_it);
+    };
+    for (tensor, foreign) in [
+        ("a", DType::F32),
+        ("b", DType::F32),
+        ("z", DType::F16),
+        ("w", DType::F32),
+        ("dt_bias", DType::BF16),
+        ("a_log", DType::F16),
+        // A narrow pool is never read or copied at another width.
+        ("snap", DType::F32),
+    ] {
+        refuses(ErrorKind::Dtype, tensor, &|call| edit(call, tensor).dtype = foreign);
+        refuses(ErrorKind::Shape, tensor, &|call| {
+            call.tensors.retain(|(name, _)| name != tensor);
+        });
+        refuses(ErrorKind::Shape, tensor, &|call| edit(call, tensor).shape[0] += 1);
+    }
+    for tensor in ["dt_bias", "a_log", "w"] {
+        refuses(ErrorKind::Shape, tensor, &|call| edit(call, tensor).strides[0] = 2);
+    }
+    refuses(ErrorKind::Align, "snap", &|call| edit(call, "snap").strides[0] += 4);
+    refuses(ErrorKind::Alias, "snap", &|call| {
+        let victim = edit(call, "z").buffer;
+        edit(call, "snap").buffer = victim;
+    });
+    refuses(ErrorKind::Alias, "s", &|call| {
+        let victim = edit(call, "snap").buffer;
+        edit(call, "s").buffer = victim;
+    });
+    for option in
+        ["gate_form", "alpha_clamp", "qk_norm", "output_gate", "snapshot", "retention", "epilogue"]
+    {
+        refuses(ErrorKind::Shape, option, &|call| set_word(call, option, "some"));
+        refuses(ErrorKind::Shape, option, &|call| call.words.retain(|(name, _)| name != option));
+    }
+    refuses(ErrorKind::Shape, "retention", &|call| set_word(call, "retention", "shared"));
+    refuses(ErrorKind::Shape, "retention", &|call| {
+        *call = gdn(DType::F32, 64, 64, 3, 3);
+        set_word(call, "retention", "shared");
+    });
+    refuses(ErrorKind::Shape, "epilogue", &|call| {
+        set_word(call, "output_gate", "none");
+        set_word(call, "epilogue", "apart");
+    });
+    for scalar in ["qk_eps", "norm_eps", "alpha_low", "alpha_high"] {
+        refuses(ErrorKind::Shape, scalar, &|call| {
+            call.scalars.retain(|(name, _)| name != scalar);
+        });
+    }
+    for low in [2.0, f32::NAN] {
+        refuses(ErrorKind::Shape, "alpha_low", &|call| {
+            let low_bound = call.scalars.iter_mut().find(|(name, _)| name == "alpha_low");
+            low_bound.expect("a bound").1 = ScalarArg::F32(low.to_bits());
+        });
+    }
 }
 
 #[test]

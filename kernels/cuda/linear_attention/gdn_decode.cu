@@ -17,6 +17,10 @@
 //   g = -e^a_log softplus(a + dt_bias), beta = sigmoid(b), softplus exact for every argument.
 // Norms of q and k: l2: x / sqrt(sum x^2 + eps); rms_scaled: x / sqrt(mean x^2 + eps) times Dk^-1/2 for
 //   k and 1/Dk for q, which holds the output's scale already: `scale` is then not used.
+// Entries: plain (gates as log or alpha, nothing else fused), `_fused` (any gates, norms of q and k, clamp,
+//   snapshots, and f32 outputs for a norm that follows), `_gated` (those, and the output's gated norm),
+//   `_shared` (as `_fused`, state rows kept in shared memory). All are one function; what a plain step does
+//   not need is not in its code, because a short kernel begins sooner.
 // Promises: f32 arithmetic with accurate expf; each (n, hv) reads and writes its own block alone, so
 // a launch of N sequences equals N launches bit for bit. What is stored of S' is what o is computed
 // from. Two sequences in one launch do not share a slot, and a slot lies below `slots`: the caller's
@@ -24,33 +28,39 @@
 //
 // The work is one read and one write of the state. Eight lanes hold a state row, so a warp's accesses
 // cover whole lines of four rows and a reduction takes three shuffles; each warp keeps eight rows in
-// flight. A block has 32 rows of a head, or with a gated norm all of them: the norm needs the whole
-// head. Between its two uses a row stays in registers, or in shared memory that only its own thread
-// reads (`_shared`): the same values either way.
+// flight, sixteen of a narrow state. A block has 32 rows of a head, or with a gated norm all of them:
+// the norm needs the whole head. Between its two uses a row stays in registers, or in shared memory
+// that only its own thread reads: the same values either way.
 #include "element.cuh"
 #include "gated_norm.cuh"
 #include "sequences.cuh"
 #include "state.cuh"
 
-constexpr int kWarps = 4;
-constexpr int kGatedWarps = 8;
 constexpr int kLanesPerRow = 8;
 constexpr int kRowsPerPass = 32 / kLanesPerRow;
-constexpr int kPasses = 2;
-constexpr int kRowsPerWarp = kRowsPerPass * kPasses;  // 4 warps: a value tile of 32 rows
-constexpr int kMostValues = 128;                      // Dv
-// Blocks of a multiprocessor: as many as registers allow without spilling. A narrow state needs fewer.
-template <typename S>
-constexpr int kPlainBlocks = sizeof(S) == 2 ? 6 : 5;
-template <typename S>
-constexpr int kGatedBlocks = sizeof(S) == 2 ? 3 : 2;
+constexpr int kTileValues = 32;   // rows of a plain block
+constexpr int kGatedThreads = 256;
+constexpr int kMostValues = 128;  // Dv
 
 enum GateForm { kLogGates, kAlphaGates, kRawGates };
 enum QkNorm { kNoNorm, kL2Norm, kRmsScaledNorm };
+enum Inputs { kPlainInputs, kFusedInputs };
 enum Epilogue { kPlainOutput, kGatedOutput };
 enum Retention { kInRegisters, kInShared };
 
-// Everything an entry is given; its parameters, in their order.
+// Passes of four rows a warp keeps in flight; threads of a plain block; blocks of a multiprocessor, as
+// many as registers allow without spilling.
+template <typename S, Epilogue EPILOGUE>
+constexpr int kPassesOf = sizeof(S) == 4 || EPILOGUE == kGatedOutput ? 2 : 4;
+template <typename S, Epilogue EPILOGUE>
+constexpr int kThreadsOf = EPILOGUE == kGatedOutput
+                               ? kGatedThreads
+                               : 32 * kTileValues / (kRowsPerPass * kPassesOf<S, EPILOGUE>);
+template <typename S, Epilogue EPILOGUE>
+constexpr int kBlocksOf = EPILOGUE == kGatedOutput ? (sizeof(S) == 4 ? 2 : 3)
+                                                   : (sizeof(S) == 4 ? 5 : 10);
+
+// Everything an entry may be given; the parameters of a fused one, in their order.
 template <typename T, typename S>
 struct Arguments {
   const T* q;
@@ -87,20 +97,34 @@ __device__ __forceinline__ float softplus(float p) {
   return fmaxf(p, 0.0f) + log1pf(expf(-fabsf(p)));
 }
 
-// The decay of the state and the strength of the write.
-template <typename T, typename S>
-__device__ __forceinline__ float2 gates_of(const Arguments<T, S>& call, i64 n, int head) {
-  float alpha, beta;
-  if (call.gate_form == kRawGates) {
-    const float p = widen(call.a[n * call.a_stride + head]) + __ldg(call.dt_bias + head);
-    alpha = expf(-expf(__ldg(call.a_log + head)) * softplus(p));
-    beta = 1.0f / (1.0f + expf(-widen(call.b[n * call.b_stride + head])));
-  } else {
-    alpha = __ldg(call.decay + n * call.decay_stride + head);
-    if (call.gate_form == kLogGates) alpha = expf(alpha);
-    beta = __ldg(call.beta + n * call.beta_stride + head);
+// What the gates of one row and head are made from: loaded long before it is used.
+struct GateInputs {
+  float decay, beta;            // or a and b
+  float dt_bias, a_log;         // raw gates alone
+};
+
+template <Inputs INPUTS, typename T, typename S>
+__device__ __forceinline__ GateInputs load_gates(const Arguments<T, S>& call, i64 n, int head) {
+  if (INPUTS == kFusedInputs && call.gate_form == kRawGates) {
+    return {widen(__ldg(call.a + n * call.a_stride + head)),
+            widen(__ldg(call.b + n * call.b_stride + head)), __ldg(call.dt_bias + head),
+            __ldg(call.a_log + head)};
   }
-  if (call.clamps_alpha) {  // NaN passes
+  return {__ldg(call.decay + n * call.decay_stride + head),
+          __ldg(call.beta + n * call.beta_stride + head), 0.0f, 0.0f};
+}
+
+// The decay of the state and the strength of the write.
+template <Inputs INPUTS, typename T, typename S>
+__device__ __forceinline__ float2 gates_of(const Arguments<T, S>& call, const GateInputs& in) {
+  float alpha = in.decay, beta = in.beta;
+  if (INPUTS == kFusedInputs && call.gate_form == kRawGates) {
+    alpha = expf(-expf(in.a_log) * softplus(in.decay + in.dt_bias));
+    beta = 1.0f / (1.0f + expf(-in.beta));
+  } else if (call.gate_form == kLogGates) {
+    alpha = expf(in.decay);
+  }
+  if (INPUTS == kFusedInputs && call.clamps_alpha) {  // NaN passes
     if (alpha < call.alpha_low) alpha = call.alpha_low;
     if (alpha > call.alpha_high) alpha = call.alpha_high;
   }
@@ -137,16 +161,19 @@ __device__ __forceinline__ void load_staged(Vector& out, const unsigned* shared)
                : "memory");
 }
 
-template <typename T, typename S, int DK, Epilogue EPILOGUE, Retention RETENTION>
+template <typename T, typename S, int DK, Inputs INPUTS, Epilogue EPILOGUE, Retention RETENTION>
 __device__ __forceinline__ void gdn_decode(const Arguments<T, S>& call) {
-  constexpr bool kGated = EPILOGUE == kGatedOutput;
+  constexpr bool kFused = INPUTS == kFusedInputs, kGated = EPILOGUE == kGatedOutput;
+  constexpr int kPasses = kPassesOf<S, EPILOGUE>, kRowsPerWarp = kRowsPerPass * kPasses;
+  constexpr int kThreads = kThreadsOf<S, EPILOGUE>;
+  constexpr bool kAhead = !kGated || sizeof(S) == 4;  // where registers allow it
   constexpr int kShare = DK / kLanesPerRow;  // elements of a row a lane holds
   constexpr int kVector = sizeof(S) == 2 && kShare % 8 == 0 ? 8 : 4;
   constexpr int kPieces = kShare / kVector;
   using Vector = StateVector<S, kVector>;
   static_assert(RETENTION == kInRegisters || Vector::kWords == 4, "rows are staged by 16 bytes");
   constexpr float kKeyLength = DK == 32 ? 0.17677669529663687f : DK == 64 ? 0.125f : 0.08838834764831845f;
-  const int warps = kGated ? blockDim.x / 32 : kWarps;
+  const int warps = kGated ? blockDim.x / 32 : kThreads / 32;
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   const int piece_lane = lane % kLanesPerRow;
   const int head = blockIdx.y;
@@ -156,18 +183,50 @@ __device__ __forceinline__ void gdn_decode(const Arguments<T, S>& call) {
 
   __shared__ float s_o[kGated ? kMostValues : 1];
   __shared__ __align__(16) unsigned
-      s_state[RETENTION == kInShared ? kPasses * kPieces * 32 * kWarps * Vector::kWords : 4];
+      s_state[RETENTION == kInShared ? kPasses * kPieces * kThreads * Vector::kWords : 4];
   const auto staged = [&](int pass, int piece) {
-    return s_state + ((pass * kPieces + piece) * 32 * kWarps + threadIdx.x) * Vector::kWords;
+    return s_state + ((pass * kPieces + piece) * kThreads + threadIdx.x) * Vector::kWords;
   };
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
     const i64 slot = __ldg(call.slot_of + n);
     if (slot < 0) continue;
     const i64 head_block = static_cast<i64>(head) * call.value_dim * DK;
-    S* const block = call.s + slot * call.s_stride + head_block;
     int first_value = (blockIdx.x * warps + warp) * kRowsPerWarp + lane / kLanesPerRow;
 
+    // Everything else is asked for before the state, and used while the state comes.
+    float key[kShare], query[kShare];
+    const T* const key_row = call.k + n * call.k_stride + static_cast<i64>(key_head) * DK;
+    const T* const query_row = call.q + n * call.q_stride + static_cast<i64>(key_head) * DK;
+#pragma unroll
+    for (int i = 0; i < kShare; i += 4) {
+      const int at = column(i / kVector) + i % kVector;
+      const float4 key4 = load4(key_row + at), query4 = load4(query_row + at);
+      key[i] = key4.x, key[i + 1] = key4.y, key[i + 2] = key4.z, key[i + 3] = key4.w;
+      query[i] = query4.x, query[i + 1] = query4.y, query[i + 2] = query4.z, query[i + 3] = query4.w;
+    }
+    const GateInputs gate_inputs = load_gates<INPUTS>(call, n, head);
+    const T* const values = call.v + n * call.v_stride + static_cast<i64>(head) * call.value_dim;
+    float own_value[kPasses];
+    const auto fetch_values = [&]() {
+#pragma unroll
+      for (int pass = 0; pass < kPasses; ++pass) {
+        own_value[pass] = widen(__ldg(values + first_value + pass * kRowsPerPass));
+      }
+    };
+    if constexpr (kAhead) fetch_values();
+
+    float weight = 0.0f, z = 0.0f;
+    const auto fetch_gate = [&]() {
+      if (threadIdx.x < call.value_dim) {
+        weight = widen(__ldg(call.w + threadIdx.x));
+        z = widen(__ldg(call.z + n * call.z_stride + static_cast<i64>(head) * call.value_dim +
+                        threadIdx.x));
+      }
+    };
+    if constexpr (kGated && kAhead) fetch_gate();
+
+    S* const block = call.s + slot * call.s_stride + head_block;
     Vector held[kPasses][kPieces];
     const auto fetch_rows = [&]() {
 #pragma unroll
@@ -188,32 +247,15 @@ __device__ __forceinline__ void gdn_decode(const Arguments<T, S>& call) {
       held[pass][piece].widen_to(out);
     };
     fetch_rows();
-
-    float key[kShare], query[kShare];
-    const T* const key_row = call.k + n * call.k_stride + static_cast<i64>(key_head) * DK;
-    const T* const query_row = call.q + n * call.q_stride + static_cast<i64>(key_head) * DK;
-#pragma unroll
-    for (int i = 0; i < kShare; i += 4) {
-      const int at = column(i / kVector) + i % kVector;
-      const float4 key4 = load4(key_row + at), query4 = load4(query_row + at);
-      key[i] = key4.x, key[i + 1] = key4.y, key[i + 2] = key4.z, key[i + 3] = key4.w;
-      query[i] = query4.x, query[i + 1] = query4.y, query[i + 2] = query4.z, query[i + 3] = query4.w;
-    }
-    const float2 gates = gates_of(call, n, head);
-    const float alpha = gates.x, rate = gates.y;
-    const i64 value_row = n * call.v_stride + static_cast<i64>(head) * call.value_dim;
-    const i64 output_row = n * call.o_stride + static_cast<i64>(head) * call.value_dim;
-    const i64 wide_row = (n * call.value_heads + head) * call.value_dim;
-    float weight = 0.0f, z = 0.0f;
-    if (kGated && threadIdx.x < call.value_dim) {
-      weight = widen(call.w[threadIdx.x]);
-      z = widen(call.z[n * call.z_stride + static_cast<i64>(head) * call.value_dim + threadIdx.x]);
-    }
-    if (call.qk_norm != kNoNorm) {
+    if (kFused && call.qk_norm != kNoNorm) {
       normalise<DK>(key, call.qk_norm, call.qk_eps, kKeyLength);
       normalise<DK>(query, call.qk_norm, call.qk_eps, 1.0f / DK);
     }
-    const float scale = call.qk_norm == kRmsScaledNorm ? 1.0f : call.scale;
+    const float2 gates = gates_of<INPUTS>(call, gate_inputs);
+    const float alpha = gates.x, rate = gates.y;
+    const float scale = kFused && call.qk_norm == kRmsScaledNorm ? 1.0f : call.scale;
+    const i64 output_row = n * call.o_stride + static_cast<i64>(head) * call.value_dim;
+    const i64 wide_row = (n * call.value_heads + head) * call.value_dim;
     if constexpr (RETENTION == kInShared) wait_for_staged();
 
     for (;;) {
@@ -232,7 +274,8 @@ __device__ __forceinline__ void gdn_decode(const Arguments<T, S>& call) {
           }
         }
         memory = sum_over_row_lanes(memory);
-        const float delta = rate * (widen(call.v[value_row + value]) - memory);
+        const float own = kAhead ? own_value[pass] : widen(__ldg(values + value));
+        const float delta = rate * (own - memory);
         float output = 0.0f;
 #pragma unroll
         for (int piece = 0; piece < kPieces; ++piece) {
@@ -256,7 +299,7 @@ __device__ __forceinline__ void gdn_decode(const Arguments<T, S>& call) {
 #pragma unroll
         for (int piece = 0; piece < kPieces; ++piece) {
           held[pass][piece].store(block + row + column(piece));
-          if (call.snap != nullptr) {
+          if (kFused && call.snap != nullptr) {
             held[pass][piece].store(call.snap + n * call.snap_stride + head_block + row +
                                     column(piece));
           }
@@ -265,7 +308,7 @@ __device__ __forceinline__ void gdn_decode(const Arguments<T, S>& call) {
           const float scaled = scale * output;
           if constexpr (kGated) {
             s_o[value] = scaled;
-          } else if (call.wide_o != nullptr) {
+          } else if (kFused && call.wide_o != nullptr) {
             call.wide_o[wide_row + value] = scaled;
           } else {
             call.o[output_row + value] = narrow<T>(scaled);
@@ -276,8 +319,10 @@ __device__ __forceinline__ void gdn_decode(const Arguments<T, S>& call) {
       first_value += warps * kRowsPerWarp;
       if (first_value >= call.value_dim) break;
       fetch_rows();
+      if constexpr (kAhead) fetch_values();
     }
     if constexpr (kGated) {
+      if constexpr (!kAhead) fetch_gate();
       __syncthreads();  // the head's outputs are complete
       const float inverse = inverse_rms(s_o, call.value_dim, call.norm_eps);
       if (threadIdx.x < call.value_dim) {
@@ -309,36 +354,57 @@ __device__ __forceinline__ void gdn_output_gate(const float* wide_o, const T* z,
   }
 }
 
-#define GDN_DECODE(NAME, T, S, DK, EPILOGUE, RETENTION, THREADS, BLOCKS)                          \
-  extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(                            \
-      const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,                 \
-      const float* __restrict__ decay, const float* __restrict__ beta, const T* __restrict__ a,  \
-      const T* __restrict__ b, const float* __restrict__ dt_bias,                                \
-      const float* __restrict__ a_log, const T* __restrict__ z, const T* __restrict__ w, S* s,   \
-      S* snap, const i64* __restrict__ slot_of, T* o, float* wide_o, i64 q_stride, i64 k_stride, \
-      i64 v_stride, i64 decay_stride, i64 beta_stride, i64 a_stride, i64 b_stride, i64 z_stride, \
-      i64 s_stride, i64 snap_stride, i64 o_stride, int sequences, int key_heads,                 \
-      int value_heads, int value_dim, int head_map_cyclic, int gate_form, int qk_norm,           \
-      int clamps_alpha, float scale, float qk_eps, float norm_eps, float alpha_low,              \
-      float alpha_high) {                                                                        \
+#define GDN_PLAIN(NAME, T, S, DK)                                                                 \
+  extern "C" __global__ void __launch_bounds__((kThreadsOf<S, kPlainOutput>),                    \
+                                               (kBlocksOf<S, kPlainOutput>))                     \
+      NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,            \
+           const float* __restrict__ decay, const float* __restrict__ beta, S* s,                \
+           const i64* __restrict__ slot_of, T* o, i64 q_stride, i64 k_stride, i64 v_stride,      \
+           i64 decay_stride, i64 beta_stride, i64 s_stride, i64 o_stride, int sequences,         \
+           int key_heads, int value_heads, int value_dim, int head_map_cyclic, int gate_form,    \
+           float scale) {                                                                        \
+    Arguments<T, S> call = {};                                                                   \
+    call.q = q, call.k = k, call.v = v, call.decay = decay, call.beta = beta, call.s = s;        \
+    call.slot_of = slot_of, call.o = o, call.q_stride = q_stride, call.k_stride = k_stride;      \
+    call.v_stride = v_stride, call.decay_stride = decay_stride;                                  \
+    call.beta_stride = beta_stride, call.s_stride = s_stride, call.o_stride = o_stride;          \
+    call.sequences = sequences, call.key_heads = key_heads, call.value_heads = value_heads;      \
+    call.value_dim = value_dim, call.head_map_cyclic = head_map_cyclic;                          \
+    call.gate_form = gate_form, call.scale = scale;                                              \
+    gdn_decode<T, S, DK, kPlainInputs, kPlainOutput, kInRegisters>(call);                        \
+  }
+
+#define GDN_FUSED(NAME, T, S, DK, EPILOGUE, RETENTION)                                            \
+  extern "C" __global__ void __launch_bounds__((kThreadsOf<S, EPILOGUE>),                        \
+                                               (kBlocksOf<S, EPILOGUE>))                         \
+      NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,            \
+           const float* __restrict__ decay, const float* __restrict__ beta,                      \
+           const T* __restrict__ a, const T* __restrict__ b, const float* __restrict__ dt_bias,  \
+           const float* __restrict__ a_log, const T* __restrict__ z, const T* __restrict__ w,    \
+           S* s, S* snap, const i64* __restrict__ slot_of, T* o, float* wide_o, i64 q_stride,    \
+           i64 k_stride, i64 v_stride, i64 decay_stride, i64 beta_stride, i64 a_stride,          \
+           i64 b_stride, i64 z_stride, i64 s_stride, i64 snap_stride, i64 o_stride,              \
+           int sequences, int key_heads, int value_heads, int value_dim, int head_map_cyclic,    \
+           int gate_form, int qk_norm, int clamps_alpha, float scale, float qk_eps,              \
+           float norm_eps, float alpha_low, float alpha_high) {                                  \
     const Arguments<T, S> call = {                                                               \
         q, k, v, decay, beta, a, b, dt_bias, a_log, z, w, s, snap, slot_of, o, wide_o, q_stride, \
         k_stride, v_stride, decay_stride, beta_stride, a_stride, b_stride, z_stride, s_stride,   \
         snap_stride, o_stride, sequences, key_heads, value_heads, value_dim, head_map_cyclic,    \
         gate_form, qk_norm, clamps_alpha, scale, qk_eps, norm_eps, alpha_low, alpha_high};       \
-    gdn_decode<T, S, DK, EPILOGUE, RETENTION>(call);                                             \
+    gdn_decode<T, S, DK, kFusedInputs, EPILOGUE, RETENTION>(call);                               \
   }
 
-#define GDN_DECODE_TWINS(NAME, T, S, DK)                                                          \
-  GDN_DECODE(NAME, T, S, DK, kPlainOutput, kInRegisters, 32 * kWarps, kPlainBlocks<S>)         \
-  GDN_DECODE(NAME##_gated, T, S, DK, kGatedOutput, kInRegisters, 32 * kGatedWarps, kGatedBlocks<S>)
+#define GDN_DECODE_TWINS(NAME, T, S, DK)                        \
+  GDN_PLAIN(NAME, T, S, DK)                                     \
+  GDN_FUSED(NAME##_fused, T, S, DK, kPlainOutput, kInRegisters) \
+  GDN_FUSED(NAME##_gated, T, S, DK, kGatedOutput, kInRegisters)
 
-#define GDN_DECODE_DIMS(IO, STATE, T, S)                                                          \
-  GDN_DECODE_TWINS(gdn_decode_##IO##_##STATE##_k32, T, S, 32)                                     \
-  GDN_DECODE_TWINS(gdn_decode_##IO##_##STATE##_k64, T, S, 64)                                     \
-  GDN_DECODE_TWINS(gdn_decode_##IO##_##STATE##_k128, T, S, 128)                                   \
-  GDN_DECODE(gdn_decode_##IO##_##STATE##_k128_shared, T, S, 128, kPlainOutput, kInShared,         \
-             32 * kWarps, kPlainBlocks<S>)
+#define GDN_DECODE_DIMS(IO, STATE, T, S)                      \
+  GDN_DECODE_TWINS(gdn_decode_##IO##_##STATE##_k32, T, S, 32) \
+  GDN_DECODE_TWINS(gdn_decode_##IO##_##STATE##_k64, T, S, 64) \
+  GDN_DECODE_TWINS(gdn_decode_##IO##_##STATE##_k128, T, S, 128) \
+  GDN_FUSED(gdn_decode_##IO##_##STATE##_k128_shared, T, S, 128, kPlainOutput, kInShared)
 
 #define GDN_DECODE_IO(IO, T)                                                                      \
   GDN_DECODE_DIMS(IO, f32, T, float)                                                              \

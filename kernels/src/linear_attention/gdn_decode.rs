@@ -13,7 +13,8 @@ use contracts::format::ErrorKind;
 const MODULE: &str = "gdn_decode";
 /// Storage types of the state.
 const STATES: [DType; 2] = [DType::F32, DType::F16];
-const THREADS: u32 = 128;
+/// Threads of a block of 32 value channels, by the state's type: a narrow state's warps hold twice the rows.
+const THREADS: [(DType, u32); 2] = [(DType::F32, 128), (DType::F16, 64)];
 /// Most threads of a block that owns a head.
 const GATED_THREADS: u32 = 256;
 /// Threads a value channel of a head keeps busy: four rows a warp, two passes.
@@ -47,21 +48,17 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
     let sequences = step.sequences.unsigned_abs();
     let heads = step.value_heads.unsigned_abs();
     let values = step.value_dim.unsigned_abs();
-    let fused = step.gated && !apart;
+    let whole_heads = step.gated && !apart;
     // Blocks of the last axis take further sequences in turn.
     let later = sequences.min(GRID_LIMIT);
     let mut plan = Plan::default();
     plan.launches.push(Launch {
         module: MODULE,
-        entry: step.entry(fused).into(),
-        grid: [if fused { 1 } else { values / TILE_VALUES }, heads, later],
-        block: [
-            if fused { GATED_THREADS.min(values * THREADS_PER_VALUE) } else { THREADS },
-            1,
-            1,
-        ],
+        entry: step.entry(whole_heads).into(),
+        grid: [if whole_heads { 1 } else { values / TILE_VALUES }, heads, later],
+        block: [step.threads(whole_heads), 1, 1],
         dynamic_shared_bytes: 0,
-        arguments: step.arguments(apart),
+        arguments: if step.is_plain() { step.plain_arguments() } else { step.arguments(apart) },
     });
     if apart {
         plan.scratch.push(Scratch {
@@ -113,6 +110,7 @@ struct Step {
     qk_norm: i32,
     clamps_alpha: bool,
     gated: bool,
+    has_snapshots: bool,
     apart: bool,
     staged: bool,
     head_map_cyclic: bool,
@@ -191,6 +189,7 @@ impl Step {
             qk_norm: words.qk_norm as i32,
             clamps_alpha: words.clamps_alpha,
             gated: words.gated,
+            has_snapshots: words.snapshots,
             apart: one_of(call, "epilogue", ["fused", "apart"])?,
             staged: one_of(call, "retention", ["registers", "shared"])?,
             head_map_cyclic: one_of(call, "head_map", ["block", "cyclic"])?,
@@ -241,15 +240,62 @@ impl Step {
         Ok(())
     }
 
-    fn entry(&self, fused: bool) -> String {
-        let twin = match (fused, self.staged) {
-            (true, _) => "_gated",
-            (false, true) => "_shared",
-            (false, false) => "",
+    /// Whether nothing is fused but the exponential of log gates.
+    fn is_plain(&self) -> bool {
+        let gates_given = matches!(self.gates, Gates::Given { .. }) && !self.clamps_alpha;
+        gates_given && self.qk_norm == 0 && !self.gated && !self.has_snapshots && !self.staged
+    }
+
+    fn threads(&self, whole_heads: bool) -> u32 {
+        if whole_heads {
+            return GATED_THREADS.min(self.value_dim.unsigned_abs() * THREADS_PER_VALUE);
+        }
+        let of_state = THREADS.iter().find(|(state, _)| *state == self.state);
+        of_state.map_or(THREADS[0].1, |(_, threads)| *threads)
+    }
+
+    fn entry(&self, whole_heads: bool) -> String {
+        let twin = match () {
+            () if whole_heads => "_gated",
+            () if self.staged => "_shared",
+            () if self.is_plain() => "",
+            () => "_fused",
         };
         format!("gdn_decode_{}_{}_k{}{twin}", self.io.name(), self.state.name(), self.key_dim)
     }
 
+    /// The parameters of a plain entry.
+    fn plain_arguments(&self) -> Vec<Argument> {
+        let Gates::Given { form, decay, decay_stride, beta_stride } = self.gates else {
+            return Vec::new();
+        };
+        vec![
+            Argument::Tensor("q"),
+            Argument::Tensor("k"),
+            Argument::Tensor("v"),
+            Argument::Tensor(decay),
+            Argument::Tensor("beta"),
+            Argument::Tensor("s"),
+            Argument::Tensor("slot_of"),
+            Argument::Tensor("o"),
+            Argument::I64(self.q_stride),
+            Argument::I64(self.k_stride),
+            Argument::I64(self.v_stride),
+            Argument::I64(decay_stride),
+            Argument::I64(beta_stride),
+            Argument::I64(self.s_stride),
+            Argument::I64(self.o_stride),
+            Argument::I32(self.sequences),
+            Argument::I32(self.key_heads),
+            Argument::I32(self.value_heads),
+            Argument::I32(self.value_dim),
+            Argument::I32(self.head_map_cyclic.into()),
+            Argument::I32(form),
+            Argument::F32(self.scale),
+        ]
+    }
+
+    /// The parameters of every other entry.
     fn arguments(&self, apart: bool) -> Vec<Argument> {
         let raw = matches!(self.gates, Gates::Raw { .. });
         let tensor_if = |wanted: bool, name| {

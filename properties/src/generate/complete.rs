@@ -176,8 +176,7 @@ fn complete_scalars(contract: &Contract, case: &mut Case) {
 
 /// A scalar's first value under these sizes.
 pub fn first_scalar(scalar: &Scalar, dims: &Decisions<i64>) -> u64 {
-    let field =
-        Field { dtype: scalar.dtype, shape: &[1], domain: &scalar.domain, seed: 0, dims };
+    let field = Field { dtype: scalar.dtype, shape: &[1], domain: &scalar.domain, seed: 0, dims };
     scalar.values.first().map_or(field.zero(), |values| values::scalar(values, &field))
 }
 

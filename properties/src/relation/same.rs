@@ -17,11 +17,8 @@ pub(super) fn same(
     let mut case = whole.case.clone();
     case.found = None;
     for (name, word) in &same.set {
-        let choices = if case.options.contains_key(name) {
-            &mut case.options
-        } else {
-            &mut case.variants
-        };
+        let choices =
+            if case.options.contains_key(name) { &mut case.options } else { &mut case.variants };
         choices.insert(name.clone(), word.0.clone());
     }
     if case.options == whole.case.options && case.variants == whole.case.variants {
@@ -48,8 +45,7 @@ pub(super) fn same(
         let note = format!("expected is the case as it is, observed {what}");
         let compare = related.relation.compare;
         let run = (whole, related.observed);
-        let mut comparison =
-            Comparison::of(related.clause, run, whole_place, compare, None, note)?;
+        let mut comparison = Comparison::of(related.clause, run, whole_place, compare, None, note)?;
         each(&part.live[place], tensor.dtype, &observed.tensors[place], |flat, bits| {
             comparison.element(flat, bits);
         });

@@ -7,9 +7,7 @@
 //! state's rounding as the output sees it (in units of 2⁻¹¹). They are zero where nothing of the kind
 //! happens.
 
-use super::gated_delta_rule::{
-    HeadMap, Heads, Recurrence, Rows, Sequence, gated_delta_rule,
-};
+use super::gated_delta_rule::{HeadMap, Heads, Recurrence, Rows, Sequence, gated_delta_rule};
 use super::gates::Gates;
 use super::norms::{OutputErrors, QkNorm, gate_output, norm_error, normalised};
 use crate::{Expected, Inputs, Outputs};
@@ -106,7 +104,8 @@ impl Step {
             other => unknown("output_gate", other, "none and rms_silu"),
         };
         let (dim, eps) = (heads.key_dim, inputs.scalar("qk_eps"));
-        let normed = |tensor: &str, length: f64| normalised(norm, &values(tensor), dim, eps, length);
+        let normed =
+            |tensor: &str, length: f64| normalised(norm, &values(tensor), dim, eps, length);
         Step {
             heads,
             slots: usize::try_from(inputs.dim("slots")).expect("dim `slots` is not negative"),
@@ -291,8 +290,7 @@ impl Head<'_> {
                 continue;
             }
             let before = &step.initial[row.clone()];
-            let recalled: f64 =
-                before.iter().zip(self.k).map(|(s, k)| (alpha * s * k).abs()).sum();
+            let recalled: f64 = before.iter().zip(self.k).map(|(s, k)| (alpha * s * k).abs()).sum();
             let written = beta * (step.v[output].abs() + recalled);
             let (mut gates, mut norms) = (0.0, 0.0);
             for (at, (s, (k, q))) in row.zip(before.iter().zip(self.k.iter().zip(self.q))) {

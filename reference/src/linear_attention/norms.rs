@@ -81,8 +81,7 @@ pub fn gate_output(o: &mut [f64], errors: &mut OutputErrors, w: &[f64], z: &[f64
         let sum: f64 = (0..o.len()).map(|at| (o[at].abs() + all[at]) * magnitude[at]).sum();
         inverse * inverse * sum / count
     };
-    let shares =
-        [&errors.paths, &errors.gates, &errors.norms, &errors.stored].map(|m| carried(m));
+    let shares = [&errors.paths, &errors.gates, &errors.norms, &errors.stored].map(|m| carried(m));
     for at in 0..o.len() {
         let gain = w[at] * silu(z[at]);
         let size = gain.abs() * inverse;
@@ -104,8 +103,7 @@ pub fn gate_output(o: &mut [f64], errors: &mut OutputErrors, w: &[f64], z: &[f64
                 for part in parts {
                     *part = 0.0;
                 }
-                errors.paths[at] =
-                    2.0 * libm::sqrt(count) * gain.abs() / (PATHS_TIMES * UNIT_F32);
+                errors.paths[at] = 2.0 * libm::sqrt(count) * gain.abs() / (PATHS_TIMES * UNIT_F32);
             }
         }
         // The norm's own rounding, the exponential's and the division's.
