@@ -80,6 +80,7 @@ fn gdn(io: DType, key_dim: u64, value_dim: u64, sequences: u64, rows: u64) -> Ca
             ("initial_state", "slot"),
             ("state_layout", "vk"),
             ("gate_form", "log"),
+            ("C", "64"),
         ],
     )
 }
