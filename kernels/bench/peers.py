@@ -218,8 +218,8 @@ class GdnChunk:
             return
         launch(f"gdn_chunk_intra_{io}", self.chunks * key_heads, 128, 0, x["q"], x["k"], x["g"], x["beta"], *places, self.decays, self.t, self.p, keys, keys, gates, gates, rows, self.batch, key_heads, heads, dim, 0, 0)
         tile = min(dim, 64)
-        shared = 2 * (64 * 2 * (2 * dim + 64 + 128) + 64 * 8)
-        launch(f"gdn_chunk_inter_{io}_k{dim}", self.batch * heads * dim // tile, 4 * tile, shared, x["q"], x["k"], x["v"], self.decays, self.t, self.p, *places, x["s"], x["o"], keys, keys, values, state, values, rows, key_heads, heads, dim, 0, 0, 0, self.scale)
+        shared = 2 * (64 * 2 * (2 * dim + 64 + 128) + 2 * 64 * 8 + 4 * 512 * (dim // 16 + 4 + 1))
+        launch(f"gdn_chunk_inter_{io}_k{dim}", self.batch * heads * dim // tile, 128 + 4 * tile, shared, x["q"], x["k"], x["v"], self.decays, self.t, self.p, *places, x["s"], x["o"], keys, keys, values, state, values, rows, key_heads, heads, dim, 0, 0, 0, self.scale)
 
     def fla(self, index: int):
         from fla.ops.gated_delta_rule import chunk_gated_delta_rule

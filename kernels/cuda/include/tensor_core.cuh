@@ -8,7 +8,7 @@
 //   b (16x8)   [0] rows c c+1, column r   [1] rows c+8 c+9
 //   d (16x8)   [0] [1] row r, columns c c+1   [2] [3] row r+8
 // Two neighbouring d, packed, are therefore an a; and of an a that holds X, registers 0 and 2 are the
-// b of the transpose of X's upper half, 1 and 3 of its lower half.
+// b of the transpose of X's upper rows, 1 and 3 of its lower ones.
 #pragma once
 
 #include "element.cuh"
@@ -28,43 +28,69 @@ __device__ __forceinline__ int chunk_turn(int row) {
   return CHUNKS == 4 ? row >> 1 & 3 : row & 7;
 }
 
+__device__ __forceinline__ void load_matrices(unsigned (&x)[4], unsigned at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(at)
+               : "memory");
+}
+__device__ __forceinline__ void load_transposed_matrices(unsigned (&x)[4], unsigned at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(at)
+               : "memory");
+}
+
 // Byte offset of a chunk in a permuted tile.
 template <int CHUNKS>
 __device__ __forceinline__ unsigned chunk_offset(int row, int chunk) {
   return static_cast<unsigned>(row * CHUNKS + (chunk ^ chunk_turn<CHUNKS>(row))) * kCopyBytes;
 }
 
-// One lane's place in the matrix loads of a permuted tile: its row of 16 and its chunk of two.
+// One lane's places in the matrix loads of a permuted tile. A matrix load of four takes one row's
+// address from each lane, eight lanes a matrix.
 template <int CHUNKS>
 struct TileLane {
-  unsigned row_offset, turn;
+  unsigned across_rows, across_turn;  // matrices: upper left, lower left, upper right, lower right
+  unsigned down_rows, down_turn;      // upper left, upper right, lower left, lower right
   __device__ __forceinline__ explicit TileLane(int lane)
-      : row_offset((lane & 15) * CHUNKS * kCopyBytes),
-        turn(((lane >> 4) ^ chunk_turn<CHUNKS>(lane & 15)) * kCopyBytes) {}
+      : across_rows((lane & 15) * CHUNKS * kCopyBytes),
+        across_turn(((lane >> 4) ^ chunk_turn<CHUNKS>(lane & 15)) * kCopyBytes) {
+    const int row = (lane & 7) + (lane >> 4) * 8;
+    down_rows = row * CHUNKS * kCopyBytes;
+    down_turn = ((lane >> 3 & 1) ^ chunk_turn<CHUNKS>(row)) * kCopyBytes;
+  }
   // 16x16 block: rows 16 block_row and on, columns 16 block_column and on.
-  __device__ __forceinline__ unsigned at(unsigned tile, int block_row, int block_column) const {
-    return tile + block_row * (16 * CHUNKS * kCopyBytes) + row_offset +
-           (turn ^ static_cast<unsigned>(block_column) * (2 * kCopyBytes));
+  __device__ __forceinline__ unsigned across(unsigned tile, int block_row, int block_column) const {
+    return tile + block_row * (16 * CHUNKS * kCopyBytes) + across_rows +
+           (across_turn ^ static_cast<unsigned>(block_column) * (2 * kCopyBytes));
+  }
+  __device__ __forceinline__ unsigned down(unsigned tile, int block_row, int block_column) const {
+    return tile + block_row * (16 * CHUNKS * kCopyBytes) + down_rows +
+           (down_turn ^ static_cast<unsigned>(block_column) * (2 * kCopyBytes));
+  }
+  // The block as an a fragment.
+  __device__ __forceinline__ void load_left(unsigned (&a)[4], unsigned tile, int block_row,
+                                            int block_column) const {
+    load_matrices(a, across(tile, block_row, block_column));
+  }
+  // The block's transpose as b fragments: [0] [1] of its upper rows, [2] [3] of its lower ones. A
+  // fragment's registers are neighbours, as the product wants them.
+  __device__ __forceinline__ void load_right_of_transpose(unsigned (&b)[4], unsigned tile,
+                                                          int block_row, int block_column) const {
+    load_matrices(b, down(tile, block_row, block_column));
+  }
+  // The block as b fragments: [0] [1] of its left columns, [2] [3] of its right ones.
+  __device__ __forceinline__ void load_right(unsigned (&b)[4], unsigned tile, int block_row,
+                                             int block_column) const {
+    load_transposed_matrices(b, across(tile, block_row, block_column));
+  }
+  // The block's transpose as two packed d, [0] [2] of its upper rows and [1] [3] of its lower ones.
+  __device__ __forceinline__ void load_transpose(unsigned (&d)[4], unsigned tile, int block_row,
+                                                 int block_column) const {
+    load_transposed_matrices(d, across(tile, block_row, block_column));
   }
 };
-
-// The four 8x8 matrices of a 16x16 block: an a fragment; also two b fragments of the block's
-// transpose, [0] [2] of its upper rows and [1] [3] of its lower ones.
-__device__ __forceinline__ void load_block(unsigned (&x)[4], unsigned at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(at)
-               : "memory");
-}
-
-// The same block with each 8x8 matrix transposed: two b fragments, [0] [1] of its left columns and
-// [2] [3] of its right ones.
-__device__ __forceinline__ void load_block_transposed(unsigned (&x)[4], unsigned at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(at)
-               : "memory");
-}
 
 // d += a b.
 template <typename T>
@@ -103,6 +129,25 @@ __device__ __forceinline__ unsigned packed<__half>(float low, float high) {
   return word;
 }
 
+__device__ __forceinline__ void store_shared(unsigned at, unsigned word) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(word) : "memory");
+}
+__device__ __forceinline__ void store_shared_half(unsigned at, unsigned word) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(at), "h"(static_cast<unsigned short>(word))
+               : "memory");
+}
+__device__ __forceinline__ void store_shared4(unsigned at, unsigned x, unsigned y, unsigned z,
+                                              unsigned w) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x), "r"(y), "r"(z), "r"(w)
+               : "memory");
+}
+__device__ __forceinline__ void load_shared4(unsigned (&x)[4], unsigned at) {
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(at)
+               : "memory");
+}
+
 // 16 bytes from global to shared memory in the background, the last 16 - `bytes` of them zero; of
 // `from` nothing past `bytes` is read. Both addresses are multiples of 16.
 __device__ __forceinline__ void copy_async(unsigned to, const void* from, int bytes) {
@@ -113,4 +158,26 @@ __device__ __forceinline__ void copy_async(unsigned to, const void* from, int by
 // Waits for this thread's copies; a barrier then shows them to the block.
 __device__ __forceinline__ void copies_arrive() {
   asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// n rows of a permuted tile and, up to the next multiple of 16, zeros, in the background. ALL: n is
+// 64. Rows are 2^chunk_bits chunks long, and `threads`, all of which take part, are whole groups of
+// eight rows. TRIANGLE: 16x16 blocks above the diagonal are left out.
+template <int CHUNKS, int THREADS, bool ALL, bool TRIANGLE, typename T>
+__device__ __forceinline__ void bring_rows(unsigned tile, const T* from, i64 stride, int n,
+                                           int chunk_bits, int thread) {
+  const int chunk = thread & ((1 << chunk_bits) - 1), step = THREADS >> chunk_bits;
+  const int most = (n + 15) & -16;
+  const T* at = from + (thread >> chunk_bits) * stride + chunk * kCopyElements;
+  unsigned to = tile + chunk_offset<CHUNKS>(thread >> chunk_bits, chunk);
+#pragma unroll
+  for (int pass = 0; pass < 64 * CHUNKS / THREADS; ++pass) {
+    const int row = (thread >> chunk_bits) + pass * step;
+    if ((ALL ? pass * step < 64 : row < most) && (!TRIANGLE || chunk < 2 * (row / 16 + 1))) {
+      const bool live = ALL || row < n;
+      copy_async(to, live ? at : from, live ? kCopyBytes : 0);
+    }
+    at += step * stride;
+    to += step * (CHUNKS * kCopyBytes);
+  }
 }

@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(kOutputThreads, 2) gdn_chunk_fwd_o_
   }
 
 #define GDN_CHUNK_INTER(SUFFIX, T, DK)                                                          \
-  extern "C" __global__ void __launch_bounds__(256, 1) gdn_chunk_inter_##SUFFIX##_k##DK(        \
+  extern "C" __global__ void __launch_bounds__(kInterThreads, 1) gdn_chunk_inter_##SUFFIX##_k##DK(\
       const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,                \
       const float2* __restrict__ decays, const T* __restrict__ t, const T* __restrict__ p,      \
       const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, float* s,           \

@@ -28,9 +28,14 @@ __device__ __forceinline__ float decay_between(float2 later, float2 earlier) {
   return expf((later.x - earlier.x) + (later.y - earlier.y));
 }
 
-// The same to 2^-17 of itself at worst, for results that are rounded to 16 bits.
+// e^x, x <= 0, to 2^-17 of itself; zero below 2^-126. For results that are rounded to 16 bits.
+__device__ __forceinline__ float exp_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 0x1.715476p+0f));
+  return y;
+}
 __device__ __forceinline__ float decay_fast(float2 later, float2 earlier) {
-  return __expf((later.x - earlier.x) + (later.y - earlier.y));
+  return exp_fast((later.x - earlier.x) + (later.y - earlier.y));
 }
 
 // G of rows 2 l and 2 l + 1 of a chunk, for lane l, from their g: pair sums, then a scan over the warp.

@@ -44,7 +44,7 @@ struct SplitBlock {
   unsigned high[4], low[4];
 };
 
-// d += left right, both in two parts; right the block's own b fragments, already transposed.
+// d += left right, both in two parts; right the block's own b fragments.
 __device__ __forceinline__ void multiply_split(float (&d)[2][4], const SplitBlock& left,
                                                const SplitBlock& right) {
 #pragma unroll
@@ -68,20 +68,12 @@ __device__ __forceinline__ void split_block(SplitBlock& to, const float (&d)[2][
 // One value head's L and diagonal blocks of T, each in two parts: rows of 64.
 struct SplitSquare {
   unsigned high, low;  // shared addresses
-  __device__ __forceinline__ void load_transposed(SplitBlock& to, const TileLane<kSquareChunks>& lane,
-                                                  int block_row, int block_column) const {
-    load_block_transposed(to.high, lane.at(high, block_row, block_column));
-    load_block_transposed(to.low, lane.at(low, block_row, block_column));
+  __device__ __forceinline__ void load_right(SplitBlock& to, const TileLane<kSquareChunks>& lane,
+                                             int block_row, int block_column) const {
+    lane.load_right(to.high, high, block_row, block_column);
+    lane.load_right(to.low, low, block_row, block_column);
   }
 };
-
-__device__ __forceinline__ void store_shared(unsigned at, unsigned word) {
-  asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(word) : "memory");
-}
-__device__ __forceinline__ void store_shared_half(unsigned at, unsigned word) {
-  asm volatile("st.shared.b16 [%0], %1;" ::"r"(at), "h"(static_cast<unsigned short>(word))
-               : "memory");
-}
 
 // T of one 16x16 unit lower triangle, from its strictly lower entries: lane l has column l % 16.
 __device__ __forceinline__ void invert_triangle(float (&x)[kBlockRows], const float* lower,
@@ -111,8 +103,8 @@ __device__ __forceinline__ void chunk_intra(
   // Rows of q and k; once their products are made, two heads' squares.
   __shared__ __align__(128) unsigned char s_tiles[2 * kMostChunkRows * kMostKeyDim * 2];
   __shared__ __align__(16) float s_triangle[kRowBlocks][kBlockRows * kBlockRows];
-  __shared__ __align__(16) float2 s_g[kRowBlocks][kMostChunkRows];
-  __shared__ float s_beta[kRowBlocks][kMostChunkRows];
+  __shared__ __align__(16) float2 s_g[kRowBlocks][kMostChunkRows];  // of four value heads
+  __shared__ __align__(16) float2 s_columns[kRowBlocks][kMostChunkRows];
   static_assert(4 * kSquareBytes <= sizeof s_tiles, "two squares in two parts fit");
 
   const int chunk = blockIdx.x / key_heads;
@@ -130,36 +122,51 @@ __device__ __forceinline__ void chunk_intra(
 
   // Tiles of 8 chunks a row each: channels beyond 64 make a second tile.
   constexpr int kTileBytes = kMostChunkRows * kSquareChunks * kCopyBytes;
-  const int key_tiles = (key_dim + 63) / 64, key_chunks = key_dim / kCopyElements;
+  const int key_tiles = (key_dim + 63) / 64;
   {
     const T* const queries = q + row0 * q_stride + static_cast<i64>(key_head) * key_dim;
     const T* const keys = k + row0 * k_stride + static_cast<i64>(key_head) * key_dim;
-    const int chunk_bits = key_dim == 128 ? 4 : key_dim == 64 ? 3 : 2;
-    for (int at = thread; at < live_blocks * kBlockRows * key_chunks; at += kIntraThreads) {
-      const int to_row = at >> chunk_bits, from_chunk = at & (key_chunks - 1);
-      const int bytes = to_row < n ? kCopyBytes : 0;
-      const i64 from_row = to_row < n ? to_row : 0;
-      const unsigned to = tiles + (from_chunk >> 3) * kTileBytes +
-                          chunk_offset<kSquareChunks>(to_row, from_chunk & 7);
-      copy_async(to, keys + from_row * k_stride + from_chunk * kCopyElements, bytes);
-      copy_async(to + key_tiles * kTileBytes,
-                 queries + from_row * q_stride + from_chunk * kCopyElements, bytes);
+    for (int half = 0; half < key_tiles; ++half) {
+      const unsigned to = tiles + half * kTileBytes;
+      const int bits = key_dim == 32 ? 2 : 3;
+      bring_rows<kSquareChunks, kIntraThreads, false, false>(to, keys + half * 64, k_stride, n, bits,
+                                                             thread);
+      bring_rows<kSquareChunks, kIntraThreads, false, false>(
+          to + key_tiles * kTileBytes, queries + half * 64, q_stride, n, bits, thread);
     }
   }
 
-  // Gates of rows 2 lane and 2 lane + 1, a head ahead of their use.
-  const int gate_row = 2 * lane;
-  float2 g_pair, beta_pair;
-  const auto fetch_gates = [&](int head) {
-    const float* const g_at = g + (row0 + gate_row) * g_stride + head;
-    const float* const beta_at = beta + (row0 + gate_row) * beta_stride + head;
-    g_pair.x = gate_row < n ? __ldg(g_at) : 0.0f;
-    g_pair.y = gate_row + 1 < n ? __ldg(g_at + g_stride) : 0.0f;
-    beta_pair.x = gate_row < n ? __ldg(beta_at) : 0.0f;
-    beta_pair.y = gate_row + 1 < n ? __ldg(beta_at + beta_stride) : 0.0f;
-  };
+  // Gates of up to four value heads, a warp each: G, and for a column the decay to the end of its
+  // block of rows and beta.
   const int group = value_heads / key_heads;
-  fetch_gates(value_head_of(key_head, 0, key_heads, value_heads, head_map_cyclic));
+  const auto prepare_gates = [&](int first) {
+    if (first + warp >= group) return;
+    const int head = value_head_of(key_head, first + warp, key_heads, value_heads, head_map_cyclic);
+    const int gate_row = 2 * lane;
+    float gates[2], rates[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const i64 at = row0 + gate_row + half;
+      gates[half] = gate_row + half < n ? __ldg(g + at * g_stride + head) : 0.0f;
+      rates[half] = gate_row + half < n ? __ldg(beta + at * beta_stride + head) : 0.0f;
+    }
+    float2 sums[2];
+    chunk_sums(gates[0], gates[1], sums);
+    s_g[warp][gate_row] = sums[0], s_g[warp][gate_row + 1] = sums[1];
+    __syncwarp();
+    const float2 g_edge = s_g[warp][gate_row | (kBlockRows - 1)];
+    const float2 g_last = s_g[warp][n - 1];  // the chunk ends at its last valid row
+    float2* const to =
+        decays + (static_cast<i64>(chunk) * value_heads + head) * chunk_rows + gate_row;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      s_columns[warp][gate_row + half] = make_float2(decay_fast(g_edge, sums[half]), rates[half]);
+      if (gate_row + half < n) {
+        to[half] = make_float2(exp_fast(sums[half].x), decay_fast(g_last, sums[half]));
+      }
+    }
+  };
+  prepare_gates(0);
 
   copies_arrive();
   __syncthreads();
@@ -172,24 +179,22 @@ __device__ __forceinline__ void chunk_intra(
       const unsigned key_tile = tiles + (step >> 2) * kTileBytes;
       const unsigned query_tile = key_tile + key_tiles * kTileBytes;
       unsigned key[4], query[4], other[4];
-      load_block(key, tile_lane.at(key_tile, warp, step & 3));
-      load_block(query, tile_lane.at(query_tile, warp, step & 3));
+      tile_lane.load_left(key, key_tile, warp, step & 3);
+      tile_lane.load_left(query, query_tile, warp, step & 3);
 #pragma unroll
       for (int block = 0; block < kRowBlocks; ++block) {
         if (block <= warp) {
-          load_block(other, tile_lane.at(key_tile, block, step & 3));
-          multiply<T>(kk[2 * block], key, other[0], other[2]);
-          multiply<T>(kk[2 * block + 1], key, other[1], other[3]);
-          multiply<T>(qk[2 * block], query, other[0], other[2]);
-          multiply<T>(qk[2 * block + 1], query, other[1], other[3]);
+          tile_lane.load_right_of_transpose(other, key_tile, block, step & 3);
+          multiply<T>(kk[2 * block], key, other[0], other[1]);
+          multiply<T>(kk[2 * block + 1], key, other[2], other[3]);
+          multiply<T>(qk[2 * block], query, other[0], other[1]);
+          multiply<T>(qk[2 * block + 1], query, other[2], other[3]);
         }
       }
     }
   }
   __syncthreads();  // q and k are read; squares may take their place
 
-  float2* const g_rows = s_g[warp];
-  float* const beta_rows = s_beta[warp];
   float* const triangle = s_triangle[warp];
   for (int member = 0; member < group; ++member) {
     const int head = value_head_of(key_head, member, key_heads, value_heads, head_map_cyclic);
@@ -199,58 +204,62 @@ __device__ __forceinline__ void chunk_intra(
     T* const t_rows = t + place_of * chunk_rows * chunk_rows;
     T* const p_rows = p + place_of * chunk_rows * chunk_rows;
 
-    // Every warp has all rows' gates for itself: no barrier between warps.
-    float2 sums[2];
-    chunk_sums(g_pair.x, g_pair.y, sums);
-    __syncwarp();
-    g_rows[gate_row] = sums[0], g_rows[gate_row + 1] = sums[1];
-    beta_rows[gate_row] = beta_pair.x, beta_rows[gate_row + 1] = beta_pair.y;
-    __syncwarp();
-    const float2 g_last = g_rows[n - 1];  // the chunk ends at its last valid row
-    if (warp == 0) {
-      float2* const to = decays + place_of * chunk_rows + gate_row;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (gate_row + half < n) {
-          to[half] = make_float2(__expf(sums[half].x), decay_fast(g_last, sums[half]));
-        }
-      }
+    if (member > 0 && (member & 3) == 0) {
+      __syncthreads();  // the last four heads' gates are read
+      prepare_gates(member);
+      __syncthreads();
     }
-    if (member + 1 < group) {
-      fetch_gates(value_head_of(key_head, member + 1, key_heads, value_heads, head_map_cyclic));
-    }
+    const float2* const g_rows = s_g[member & 3];
+    const float2* const columns = s_columns[member & 3];
 
     if (live) {
       const float2 g_own[2] = {g_rows[row], g_rows[row + 8]};
-      const float beta_own[2] = {beta_rows[row], beta_rows[row + 8]};
+      const float beta_own[2] = {columns[row].y, columns[row + 8].y};
+      const int own_at[2] = {row * chunk_rows + column0, (row + 8) * chunk_rows + column0};
+      const unsigned lower_at = chunk_offset<kSquareChunks>(row, 0) + 2 * column0;
 #pragma unroll
-      for (int tile = 0; tile < 2 * kRowBlocks; ++tile) {
-        if (tile < 2 * warp + 2) {
-          const int j = 8 * tile + column0;
-          const float2 g_other[2] = {g_rows[j], g_rows[j + 1]};
+      for (int block = 0; block < kRowBlocks; ++block) {
+        if (block <= warp) {
+          // Left of the diagonal block the decay goes by way of the end of the column's block; both
+          // parts are at most 1. Within it there is no such place for all pairs.
+          const bool diagonal = block == warp;
+          const float2 g_edge_of = g_rows[kBlockRows * block + kBlockRows - 1];
+          const float since_edge[2] = {decay_fast(g_own[0], g_edge_of),
+                                       decay_fast(g_own[1], g_edge_of)};
 #pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const int i = row + 8 * half;
-            float lower[2], product[2];
+          for (int side = 0; side < 2; ++side) {
+            const int tile = 2 * block + side, j = 8 * tile + column0;
+            const float4 two = shared4(reinterpret_cast<const float*>(columns + j));
+            const float to_edge[2] = {two.x, two.z};
 #pragma unroll
-            for (int e = 0; e < 2; ++e) {
-              float decay = 0.0f;
-              if (j + e <= i) decay = decay_fast(g_own[half], g_other[e]);
-              product[e] = j + e <= i ? decay * qk[tile][2 * half + e] : 0.0f;
-              lower[e] = j + e < i ? beta_own[half] * decay * kk[tile][2 * half + e] : 0.0f;
-            }
-            if (i < n) {
-              *reinterpret_cast<unsigned*>(p_rows + i * chunk_rows + j) =
-                  packed<T>(kSquareScale<T> * product[0], kSquareScale<T> * product[1]);
-            }
-            if (tile < 2 * warp) {
-              const SplitPair pair = split_pair(lower[0], lower[1]);
-              const unsigned at = chunk_offset<kSquareChunks>(i, tile) + 2 * column0;
-              store_shared(square.high + at, pair.high);
-              store_shared(square.low + at, pair.low);
-            } else {
-              float* const at = triangle + (i - kBlockRows * warp) * kBlockRows + (j & 15);
-              at[0] = lower[0], at[1] = lower[1];
+            for (int half = 0; half < 2; ++half) {
+              const int i = row + 8 * half;
+              float lower[2], product[2];
+#pragma unroll
+              for (int e = 0; e < 2; ++e) {
+                float decay = since_edge[half] * to_edge[e];
+                if (diagonal) decay = j + e <= i ? decay_fast(g_own[half], g_rows[j + e]) : 0.0f;
+                product[e] = decay * qk[tile][2 * half + e];
+                lower[e] = beta_own[half] * decay * kk[tile][2 * half + e];
+                if (diagonal) {
+                  product[e] = j + e <= i ? product[e] : 0.0f;
+                  lower[e] = j + e < i ? lower[e] : 0.0f;
+                }
+              }
+              if (i < n) {
+                *reinterpret_cast<unsigned*>(p_rows + own_at[half] + 8 * tile) =
+                    packed<T>(kSquareScale<T> * product[0], kSquareScale<T> * product[1]);
+              }
+              if (diagonal) {
+                float* const at = triangle + (i & 15) * kBlockRows + (j & 15);
+                at[0] = lower[0], at[1] = lower[1];
+              } else {
+                const SplitPair pair = split_pair(lower[0], lower[1]);
+                const unsigned at =
+                    (lower_at ^ tile * kCopyBytes) + 8 * half * kSquareChunks * kCopyBytes;
+                store_shared(square.high + at, pair.high);
+                store_shared(square.low + at, pair.low);
+              }
             }
           }
         }
@@ -273,9 +282,10 @@ __device__ __forceinline__ void chunk_intra(
     __syncthreads();  // every warp's L and diagonal of T are there
 
     if (live) {
+      const int own_at[2] = {row * chunk_rows + column0, (row + 8) * chunk_rows + column0};
       SplitBlock solved[kRowBlocks];  // T_(warp, warp - distance)
-      load_block(solved[0].high, tile_lane.at(square.high, warp, warp));
-      load_block(solved[0].low, tile_lane.at(square.low, warp, warp));
+      tile_lane.load_left(solved[0].high, square.high, warp, warp);
+      tile_lane.load_left(solved[0].low, square.low, warp, warp);
 #pragma unroll
       for (int distance = 0; distance < kRowBlocks; ++distance) {
         if (distance <= warp) {
@@ -285,24 +295,28 @@ __device__ __forceinline__ void chunk_intra(
             SplitBlock right, left;
 #pragma unroll
             for (int nearer = 0; nearer < distance; ++nearer) {
-              square.load_transposed(right, tile_lane, warp - nearer, block);
+              square.load_right(right, tile_lane, warp - nearer, block);
               multiply_split(sum, solved[nearer], right);
             }
             split_block(left, sum, -1.0f);
-            square.load_transposed(right, tile_lane, block, block);
+            square.load_right(right, tile_lane, block, block);
             multiply_split(result, left, right);
             split_block(solved[distance], result, 1.0f);
           }
           // The factor beta_j of the right-hand side goes with the columns.
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const int j = kBlockRows * block + 8 * (i >> 1) + column0, to_row = row + 8 * (i & 1);
-            const float2 high = widened(solved[distance].high[i]);
-            const float2 low = widened(solved[distance].low[i]);
-            if (to_row < n) {
-              *reinterpret_cast<unsigned*>(t_rows + to_row * chunk_rows + j) =
-                  packed<T>(kSquareScale<T> * beta_rows[j] * (high.x + low.x),
-                            kSquareScale<T> * beta_rows[j + 1] * (high.y + low.y));
+          for (int side = 0; side < 2; ++side) {
+            const int j = kBlockRows * block + 8 * side + column0;
+            const float4 two = shared4(reinterpret_cast<const float*>(columns + j));
+            const float beta_scaled[2] = {kSquareScale<T> * two.y, kSquareScale<T> * two.w};
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+              const float2 high = widened(solved[distance].high[2 * side + half]);
+              const float2 low = widened(solved[distance].low[2 * side + half]);
+              if (row + 8 * half < n) {
+                *reinterpret_cast<unsigned*>(t_rows + own_at[half] + 16 * block + 8 * side) =
+                    packed<T>(beta_scaled[0] * (high.x + low.x), beta_scaled[1] * (high.y + low.y));
+              }
             }
           }
         }

@@ -15,6 +15,8 @@ const INTRA_THREADS: u32 = 128;
 /// Value channels a block of `chunk_inter` owns at most, and those of one warp.
 const INTER_VALUES: u32 = 64;
 const WARP_VALUES: u32 = 16;
+/// Threads of `chunk_inter` that bring tiles in.
+const INTER_BRINGERS: u32 = 128;
 
 /// Scratch of the f32 class, by index of the plan.
 mod exact {
@@ -255,7 +257,7 @@ impl Common<'_> {
         self.launch(entry, grid, INTRA_THREADS, arguments)
     }
 
-    /// A warp for every 16 value channels of a block, and as many that bring tiles in.
+    /// Two warps for every 16 value channels of a block, and those that bring tiles in.
     fn chunk_inter(&self, grid: u32, values: u64) -> Launch {
         let checked = self.checked;
         let arguments = vec![
@@ -283,16 +285,18 @@ impl Common<'_> {
             self.initial_zero.clone(),
             Argument::F32(checked.scale),
         ];
-        let threads = 2 * 32 * (values as u32 / WARP_VALUES);
+        let threads = INTER_BRINGERS + 2 * 32 * (values as u32 / WARP_VALUES);
         let launch = self.launch(checked.entry("gdn_chunk_inter"), grid, threads, arguments);
         Launch { dynamic_shared_bytes: inter_shared_bytes(checked.key_dim.unsigned_abs()), ..launch }
     }
 }
 
-/// Two chunks' tiles: 64 rows of k, q and 64 value channels, two 64x64 squares, all of two bytes an
-/// element, and 64 pairs of f32.
+/// `InterTiles` of the source: for two chunks, 64 rows of k and q, of 64 value channels, two 64x64
+/// squares, all of two bytes an element, and twice 64 pairs of f32; operands and scales of four warps.
 fn inter_shared_bytes(key_dim: u32) -> u32 {
-    2 * (64 * 2 * (2 * key_dim + INTER_VALUES + 2 * 64) + 64 * 8)
+    let tiles = 64 * 2 * (2 * key_dim + INTER_VALUES + 2 * 64) + 2 * 64 * 8;
+    let handed = 4 * 512 * (key_dim / 16 + 4 + 1);
+    2 * (tiles + handed)
 }
 
 fn scratch(name: &'static str, dtype: DType, shape: &[u64]) -> Scratch {
