@@ -287,7 +287,10 @@ impl Common<'_> {
         ];
         let threads = INTER_BRINGERS + 2 * 32 * (values as u32 / WARP_VALUES);
         let launch = self.launch(checked.entry("gdn_chunk_inter"), grid, threads, arguments);
-        Launch { dynamic_shared_bytes: inter_shared_bytes(checked.key_dim.unsigned_abs()), ..launch }
+        Launch {
+            dynamic_shared_bytes: inter_shared_bytes(checked.key_dim.unsigned_abs()),
+            ..launch
+        }
     }
 }
 
