@@ -92,6 +92,7 @@ fn gdn(io: DType, key_dim: u64, value_dim: u64, sequences: u64, rows: u64) -> Ca
             ("snapshot", "none"),
             ("retention", "registers"),
             ("epilogue", "fused"),
+            ("C", "64"),
         ],
     )
 }
@@ -264,6 +265,15 @@ fn grids_cover_the_work_and_scratch_its_bound() {
     assert_eq!(shapes[0], [130, 4, 2]);
     assert_eq!(shapes[3], [5, 4, 64, 32], "value channels, then key channels");
 
+    let mut short = gdn(DType::BF16, 128, 128, 3, 130);
+    set_word(&mut short, "C", "32");
+    let short = plan("gdn_chunk", &short).expect("legal");
+    let grids: Vec<_> = short.launches.iter().map(|launch| launch.grid[0]).collect();
+    assert_eq!(grids, [(130 / 32 + 3) * 2, 3 * 4 * 2], "key heads, then halves of value heads");
+    assert_eq!(short.scratch[1].shape, [7, 4, 32, 32]);
+    assert_eq!(short.launches[1].block, [384, 1, 1]);
+    assert_eq!(short.launches[1].dynamic_shared_bytes, 169_984, "InterTiles<128>::kBytes");
+
     let wide = plan("argmax_rows", &argmax(DType::F16, 2, 1001, "4")).expect("legal");
     assert_eq!(wide.launches[0].grid, [2, 4, 1]);
     assert_eq!(wide.launches[0].arguments.last(), Some(&Argument::I32(256)), "whole vectors");
@@ -290,7 +300,7 @@ fn layouts_callers_may_use_are_accepted_and_passed_on() {
     edit(&mut padded, "v").strides[0] += 16;
     edit(&mut padded, "v").offset_bytes = 16;
     let plan_of = plan("gdn_chunk", &padded).expect("padded rows are legal");
-    assert!(plan_of.launches[0].arguments.contains(&Argument::I64(4 * 64 + 16)));
+    assert!(plan_of.launches[1].arguments.contains(&Argument::I64(4 * 64 + 16)));
     assert!(plan_of.launches[1].arguments.contains(&Argument::I64(4 * 64 * 64 + 8)));
 
     // Slices of one packed [q | k | v] row interleave without overlap.
@@ -429,6 +439,7 @@ fn gated_delta_refusals_fire() {
     refuses("gdn_chunk", &chunk, ErrorKind::Align, "cu_seqlens", |call| {
         edit(call, "cu_seqlens").offset_bytes = 2;
     });
+    refuses("gdn_chunk", &chunk, ErrorKind::Shape, "C", |call| set_word(call, "C", "48"));
     refuses("gdn_chunk", &chunk, ErrorKind::Shape, "initial_state", |call| {
         set_word(call, "initial_state", "one");
     });
