@@ -9,6 +9,7 @@ mod copies;
 mod read_again;
 mod rows_as_steps;
 mod same;
+mod selection;
 mod slice;
 mod split;
 
@@ -40,8 +41,12 @@ pub(crate) struct Related<'a, 's> {
 type Adapter = fn(&mut Related<'_, '_>, &Equals) -> Result<Option<Verdict>, ToolError>;
 
 /// Every adapter `equals` may name.
-const ADAPTERS: &[(&str, Adapter)] =
-    &[("rows_as_steps", rows_as_steps::rows_as_steps), ("read_again", read_again::read_again)];
+const ADAPTERS: &[(&str, Adapter)] = &[
+    ("rows_as_steps", rows_as_steps::rows_as_steps),
+    ("read_again", read_again::read_again),
+    ("smaller_k", selection::smaller_k),
+    ("first_column", selection::first_column),
+];
 
 /// Examines one relation, by clause id. `None` when it holds, or does not speak of this case; it is
 /// marked exercised when at least one element was compared.
