@@ -303,5 +303,5 @@ fn inter_shared_bytes(key_dim: u32) -> u32 {
 }
 
 fn scratch(name: &'static str, dtype: DType, shape: &[u64]) -> Scratch {
-    Scratch { name, dtype, shape: shape.to_vec() }
+    Scratch { name, dtype, shape: shape.to_vec(), zeroed: false }
 }

@@ -65,6 +65,7 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
             name: "wide_o",
             dtype: DType::F32,
             shape: vec![u64::from(sequences), u64::from(heads), u64::from(values)],
+            zeroed: false,
         });
         plan.launches.push(Launch {
             module: MODULE,
