@@ -1,10 +1,10 @@
 // gdn_chunk's tensor-core class, launch (2): the state along a sequence, and o (see gdn_chunk.cu).
 //
-// A block per sequence, value head and up to 64 value channels, two warps for every 16 of them. The
-// first carries their state, all key channels in f32, in the accumulators of its products: packed,
-// they are the next product's operand, so the recurrence passes through no memory and no other warp.
-// The second, a chunk behind, makes o of what the first hands it: the entering state and delta, as
-// operands. Four more warps bring tiles in, a chunk ahead. One barrier a chunk.
+// A block per sequence, value head and up to 64 value channels. A warp for every 16 of them carries
+// their state, all key channels in f32, in the accumulators of its products: packed, they are the
+// next product's operand, so the recurrence passes through no memory and no other warp. A warp for
+// every 32, a chunk behind, makes o of what those hand it: the entering state and delta, as operands.
+// Four more warps bring tiles in, a chunk ahead. One barrier a chunk.
 //
 // f16 has little room: the operands made here, S, X and delta, are scaled by a power of two for each
 // value channel, so that the largest is near 2^14, and the results are scaled back in f32.
@@ -17,7 +17,7 @@ constexpr int kMostValues = 64;  // value channels of a block
 constexpr int kMostCarriers = kMostValues / kWarpValues;
 constexpr int kValueChunks = kMostValues / kCopyElements;
 constexpr int kBringers = 128;  // threads
-constexpr int kInterThreads = 64 * kMostCarriers + kBringers;
+constexpr int kInterThreads = 48 * kMostCarriers + kBringers;
 
 // Dynamic shared memory, in bytes. Everything is there twice, by the parity of its chunk.
 template <int DK>
@@ -296,7 +296,8 @@ __device__ __forceinline__ void carry_chunk(float (&state)[DK / 8][4], unsigned 
   }
 }
 
-// o = scale (e^G Q S^T + P delta) of one chunk of n rows and 16 value channels; o_at: this lane's
+// o = scale (e^G Q S^T + P delta) of one chunk of n rows and two carriers' value channels, so that
+// each matrix load of q and P serves four products. `hand` is the first carrier's; o_at: this lane's
 // first row and channels.
 template <typename T, int DK, bool FULL>
 __device__ __forceinline__ void read_chunk(unsigned tiles, const float2* decays, unsigned hand,
@@ -308,51 +309,69 @@ __device__ __forceinline__ void read_chunk(unsigned tiles, const float2* decays,
   const TileLane<Tiles::kKeyChunks> key_lane(lane);
   const TileLane<kSquareChunks> square_lane(lane);
 
-  float out[kRowBlocks][2][4] = {};
+  float out[kRowBlocks][4][4] = {};  // eight value channels a tile
 #pragma unroll
   for (int step = 0; step < DK / 16; ++step) {
-    unsigned entering[4];
-    load_shared4(entering, hand + Tiles::kEntering + step * 512 + lane * 16);
+    unsigned entering[2][4];
+#pragma unroll
+    for (int carrier = 0; carrier < 2; ++carrier) {
+      load_shared4(entering[carrier], hand + carrier * Tiles::kHandBytes + Tiles::kEntering +
+                                          step * 512 + lane * 16);
+    }
 #pragma unroll
     for (int block = 0; block < kRowBlocks; ++block) {
       if (block < blocks) {
         unsigned queries[4];
         key_lane.load_left(queries, tiles + Tiles::kQueries, block, step);
-        multiply<T>(out[block][0], queries, entering[0], entering[2]);
-        multiply<T>(out[block][1], queries, entering[1], entering[3]);
+#pragma unroll
+        for (int tile = 0; tile < 4; ++tile) {
+          const unsigned(&right)[4] = entering[tile >> 1];
+          multiply<T>(out[block][tile], queries, right[tile & 1], right[2 + (tile & 1)]);
+        }
       }
     }
   }
-  unsigned delta[kRowBlocks][4];
+  unsigned delta[2][kRowBlocks][4];
 #pragma unroll
   for (int block = 0; block < kRowBlocks; ++block) {
-    if (block < blocks) load_shared4(delta[block], hand + Tiles::kDelta + block * 512 + lane * 16);
+    if (block < blocks) {
+#pragma unroll
+      for (int carrier = 0; carrier < 2; ++carrier) {
+        load_shared4(delta[carrier][block], hand + carrier * Tiles::kHandBytes + Tiles::kDelta +
+                                                block * 512 + lane * 16);
+      }
+    }
   }
 
   // A value is a column here: its scales are with the lane that has it as a row.
-  float carried[2][2] = {{scale, scale}, {scale, scale}}, own[2][2] = {{scale, scale}, {scale, scale}};
-  if constexpr (kScaled) {
+  float carried[4][2], own[4][2];
+#pragma unroll
+  for (int tile = 0; tile < 4; ++tile) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      unsigned down[4];
-      load_shared4(down, hand + Tiles::kScales + 4 * (2 * (lane & 3) + e) * 16);
-#pragma unroll
-      for (int side = 0; side < 2; ++side) {
-        carried[side][e] *= __uint_as_float(down[side]);
-        own[side][e] *= __uint_as_float(down[2 + side]) * (1.0f / kSquareScale<T>);
+      carried[tile][e] = own[tile][e] = scale;
+      if constexpr (kScaled) {
+        unsigned down[4];
+        load_shared4(down, hand + (tile >> 1) * Tiles::kHandBytes + Tiles::kScales +
+                               4 * (2 * (lane & 3) + e) * 16);
+        carried[tile][e] *= __uint_as_float(down[tile & 1]);
+        own[tile][e] *= __uint_as_float(down[2 + (tile & 1)]) * (1.0f / kSquareScale<T>);
       }
     }
   }
 #pragma unroll
   for (int block = 0; block < kRowBlocks; ++block) {
     if (block < blocks) {
-      float within[2][4] = {};
+      float within[4][4] = {};
 #pragma unroll
       for (int step = 0; step <= block; ++step) {
         unsigned p[4];
         square_lane.load_left(p, tiles + Tiles::kP, block, step);
-        multiply<T>(within[0], p, delta[step][0], delta[step][2]);
-        multiply<T>(within[1], p, delta[step][1], delta[step][3]);
+#pragma unroll
+        for (int tile = 0; tile < 4; ++tile) {
+          const unsigned(&right)[4] = delta[tile >> 1][step];
+          multiply<T>(within[tile], p, right[tile & 1], right[2 + (tile & 1)]);
+        }
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -360,14 +379,14 @@ __device__ __forceinline__ void read_chunk(unsigned tiles, const float2* decays,
         if (FULL || row + row0 < n) {
           const float before = decays[row + row0].x;
 #pragma unroll
-          for (int side = 0; side < 2; ++side) {
+          for (int tile = 0; tile < 4; ++tile) {
             float x[2];
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
-              x[e] = fmaf(carried[side][e] * before, out[block][side][2 * half + e],
-                          own[side][e] * within[side][2 * half + e]);
+              x[e] = fmaf(carried[tile][e] * before, out[block][tile][2 * half + e],
+                          own[tile][e] * within[tile][2 * half + e]);
             }
-            *reinterpret_cast<unsigned*>(o_at + row * o_stride + 8 * side) = packed<T>(x[0], x[1]);
+            *reinterpret_cast<unsigned*>(o_at + row * o_stride + 8 * tile) = packed<T>(x[0], x[1]);
           }
         }
       }
@@ -386,10 +405,10 @@ __device__ __forceinline__ void chunk_inter(
   using Tiles = InterTiles<DK>;
   extern __shared__ __align__(128) unsigned char s_chunks[];
 
-  const int carriers = (blockDim.x - kBringers) >> 6;  // warps; then as many that read
+  const int carriers = (blockDim.x - kBringers) / 48;  // warps; then half as many that read
   const int thread = threadIdx.x, lane = thread & 31;
-  const bool carries = thread < 32 * carriers, brings = thread >= 64 * carriers;
-  const int value_block = (thread >> 5) - (carries ? 0 : carriers);
+  const bool carries = thread < 32 * carriers, brings = thread >= 48 * carriers;
+  const int value_block = carries ? thread >> 5 : 2 * ((thread >> 5) - carriers);
   const int block_values = carriers * kWarpValues;
   const int value_blocks = value_dim / block_values;
   const int sequence_head = blockIdx.x / value_blocks;
@@ -417,7 +436,7 @@ __device__ __forceinline__ void chunk_inter(
                                 k_stride, q_stride, v_stride,
                                 static_cast<i64>(value_heads) * chunk_rows * chunk_rows, rows,
                                 chunk_rows, carriers == kMostCarriers ? 3 : 2,
-                                thread - 64 * carriers};
+                                thread - 48 * carriers};
   const auto hand_of = [&](int chunk) {
     return base + (kMostCarriers * (chunk & 1) + value_block) * Tiles::kHandBytes;
   };

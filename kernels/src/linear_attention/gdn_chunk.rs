@@ -257,7 +257,7 @@ impl Common<'_> {
         self.launch(entry, grid, INTRA_THREADS, arguments)
     }
 
-    /// Two warps for every 16 value channels of a block, and those that bring tiles in.
+    /// A warp and a half for every 16 value channels of a block, and those that bring tiles in.
     fn chunk_inter(&self, grid: u32, values: u64) -> Launch {
         let checked = self.checked;
         let arguments = vec![
@@ -285,7 +285,7 @@ impl Common<'_> {
             self.initial_zero.clone(),
             Argument::F32(checked.scale),
         ];
-        let threads = INTER_BRINGERS + 2 * 32 * (values as u32 / WARP_VALUES);
+        let threads = INTER_BRINGERS + 48 * (values as u32 / WARP_VALUES);
         let launch = self.launch(checked.entry("gdn_chunk_inter"), grid, threads, arguments);
         Launch {
             dynamic_shared_bytes: inter_shared_bytes(checked.key_dim.unsigned_abs()),
