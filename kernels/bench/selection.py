@@ -86,7 +86,7 @@ def topk_threads(stretch_bytes, k):
 
 
 def topk_pool(k):
-    return 2 * k + 32
+    return min(max(2 * k + 16, 32), 128)
 
 
 def name_of(dtype):
@@ -137,6 +137,7 @@ class Topk:
         self.module, self.inputs, self.parts, self.k = module, inputs, parts, k
         self.part, size = stretch(columns, parts, dtype)
         self.threads = threads or topk_threads(size, k)
+        self.tops = min(max(k // (self.threads // 32) + 1, 2), 32)
         self.ids = [torch.empty(rows, k, dtype=torch.int32, device="cuda") for _ in inputs]
         self.values = [torch.empty(rows, k, device="cuda") for _ in inputs]
         self.partials = torch.empty(rows * parts * topk_pool(k), dtype=torch.int64, device="cuda")
@@ -152,7 +153,7 @@ class Topk:
             self.threads,
             *(x, self.ids[number], self.values[number], *scratch),
             *(ctypes.c_int64(x.stride(0)), i32(columns), i32(self.part)),
-            *(i32(self.k), i32(topk_pool(self.k))),
+            *(i32(self.k), i32(topk_pool(self.k)), i32(self.tops)),
         )
 
     def result(self, number):
@@ -296,8 +297,8 @@ def rotated(rows, columns, dtype):
 
 
 # Blocks a row, by rows, for a vocabulary of 150 to 250 thousand.
-ARGMAX_PARTS = {1: 64, 8: 16, 16: 16, 64: 8}
-TOPK_PARTS = {1: 32, 8: 16, 16: 16, 64: 8}
+ARGMAX_PARTS = {1: 128, 8: 32, 16: 16, 64: 8}
+TOPK_PARTS = {1: 16, 8: 16, 16: 16, 64: 6}
 
 
 def main():

@@ -298,7 +298,7 @@ fn grids_cover_the_work_and_scratch_its_bound() {
     let split = plan("row_topk", &topk(DType::F32, 2, 1001, 64, "4")).expect("legal");
     assert_eq!(split.launches[0].grid, [2, 4, 1]);
     assert_eq!(split.launches[0].block, [128, 1, 1], "four warps can offer 64 candidates");
-    assert_eq!(split.scratch[0].shape, [2, 160, 4]);
+    assert_eq!(split.scratch[0].shape, [2, 128, 4]);
     assert_eq!(split.scratch[1].len_bytes(), 8);
     assert!(split.scratch[1].zeroed);
     let whole = plan("row_topk", &topk(DType::F32, 2, 151_936, 1, "1")).expect("legal");

@@ -28,12 +28,12 @@
 constexpr int kMaxThreads = 512;
 constexpr int kMaxWarps = kMaxThreads / 32;
 constexpr int kMost = 64;     // largest k
-constexpr int kPool = 256;    // candidates of the largest pool
+constexpr int kPool = 128;    // candidates of the largest pool
 constexpr int kInFlight = 5;  // loads of a thread before it looks at the first
 
 struct Shared {
   u64 pool[kPool];
-  u64 tops[kMost + kMaxWarps];  // a key, then a number of its own
+  u64 tops[kMost + 2 * kMaxWarps];  // a key, then a number of its own
   unsigned floor_key;
   unsigned top_key;
   int pooled;
@@ -45,6 +45,7 @@ struct Shared {
 struct Shape {
   int k;
   int pool;  // candidates that are pooled at most; at least k
+  int tops;  // of every warp's largest keys are ranked; the warps' together at least k
 };
 
 // What a thread remembers of its elements.
@@ -97,27 +98,42 @@ struct Elements {
   }
 };
 
-// The candidates that a row's blocks left.
+// The candidates that a row's blocks left, the first of them more likely there than the last: warps
+// take turns, so that each has its share. A thread keeps its first few.
 struct Partials {
+  static constexpr int kHeld = 4;
   const u64* candidates;
   int count;
+  u64 held[kHeld];
+
+  __device__ __forceinline__ Partials(const u64* candidates, int count)
+      : candidates(candidates), count(count) {
+#pragma unroll
+    for (int place = 0; place < kHeld; ++place) held[place] = at(place);
+  }
+  __device__ __forceinline__ u64 at(int place) const {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+    const int number = place * static_cast<int>(blockDim.x) + lane * warps + warp;
+    return number < count ? load_shared_by_blocks(candidates + number) : 0;
+  }
+  template <typename F>
+  __device__ __forceinline__ void each(F f) const {
+#pragma unroll
+    for (int place = 0; place < kHeld; ++place) f(held[place]);
+    for (int place = kHeld; place * static_cast<int>(blockDim.x) < count; ++place) f(at(place));
+  }
 
   __device__ __forceinline__ Largest largest() const {
     unsigned largest = kLowestKey;
-#pragma unroll 4
-    for (int at = threadIdx.x; at < count; at += blockDim.x) {
-      largest = max(largest, key_part(load_shared_by_blocks(candidates + at)));
-    }
+    each([&](u64 candidate) { largest = max(largest, key_part(candidate)); });
     return {largest, largest, 0};
   }
   template <typename F>
   __device__ __forceinline__ void each_from(u64 bound, const Largest& largest, F f) const {
     if (largest.key < key_part(bound)) return;
-#pragma unroll 4
-    for (int at = threadIdx.x; at < count; at += blockDim.x) {
-      const u64 candidate = load_shared_by_blocks(candidates + at);
+    each([&](u64 candidate) {
       if (candidate >= bound) f(candidate);
-    }
+    });
   }
 };
 
@@ -125,11 +141,12 @@ struct Partials {
 // many are larger. As many threads share an entry as there are threads for.
 template <typename F>
 __device__ __forceinline__ void ranked(const u64* list, int count, F f) {
-  int slices = 1;
-  while (slices < 32 && static_cast<int>(blockDim.x) / (2 * slices) >= count) slices *= 2;
-  const int slice = threadIdx.x % slices;
-  for (int base = 0; base < count; base += blockDim.x / slices) {
-    const int own = base + static_cast<int>(threadIdx.x) / slices;
+  const int thread = threadIdx.x, threads = blockDim.x;
+  int shift = 0;
+  while (shift < 5 && threads >> (shift + 1) >= count) ++shift;
+  const int slices = 1 << shift, slice = thread & (slices - 1);
+  for (int base = 0; base < count; base += threads >> shift) {
+    const int own = base + (thread >> shift);
     const u64 mine = own < count ? list[own] : 0;
     int rank = 0;
 #pragma unroll 4
@@ -142,19 +159,18 @@ __device__ __forceinline__ void ranked(const u64* list, int count, F f) {
 // floor_key = a key that at least k elements reach, or all; top_key = the largest.
 __device__ __forceinline__ void find_floor(unsigned largest, const Shape& shape, Shared& shared) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
-  const int each = min(shape.k / warps + 1, 32);
-  for (int place = 0; place < each; ++place) {
+  for (int place = 0; place < shape.tops; ++place) {
     const unsigned top = __reduce_max_sync(kFullWarp, largest);
     const int owner = __ffs(__ballot_sync(kFullWarp, largest == top)) - 1;
     if (lane == owner) {
-      const int number = warp * each + place;
+      const int number = warp * shape.tops + place;
       shared.tops[number] = static_cast<u64>(top) << 32 | number;
       largest = 0;
     }
   }
   if (threadIdx.x == 0) shared.floor_key = kLowestKey;
   __syncthreads();
-  ranked(shared.tops, warps * each, [&](int rank, u64 top) {
+  ranked(shared.tops, warps * shape.tops, [&](int rank, u64 top) {
     if (rank == shape.k - 1) shared.floor_key = max(key_part(top), kLowestKey);
     if (rank == 0) shared.top_key = key_part(top);
   });
@@ -257,7 +273,7 @@ __device__ __forceinline__ void row_topk(const T* __restrict__ x, int* __restric
     if (thread == 0) shared.is_last = arrives_last(finished + row, parts);
     __syncthreads();
     if (!shared.is_last) return;
-    pooled = fill_pool(Partials{partials_row, parts * shape.pool}, 0, columns - 1, shape, shared);
+    pooled = fill_pool(Partials(partials_row, parts * shape.pool), 0, columns - 1, shape, shared);
   }
   int* const ids_row = ids + row * k;
   float* const values_row = values + row * k;
@@ -277,9 +293,9 @@ __device__ __forceinline__ void row_topk(const T* __restrict__ x, int* __restric
       row_topk_##SUFFIX(const T* __restrict__ x, int* __restrict__ ids,                          \
                         float* __restrict__ values, u64* __restrict__ partials,                  \
                         unsigned* __restrict__ finished, i64 x_stride, int columns,              \
-                        int part_columns, int k, int pool) {                            \
+                        int part_columns, int k, int pool, int tops) {                            \
     row_topk<T>(x, ids, values, partials, finished, x_stride, columns, part_columns,             \
-                {k, pool});                                                             \
+                {k, pool, tops});                                                             \
   }
 
 ROW_TOPK(f32, float)

@@ -317,7 +317,8 @@ impl CudaBackend {
                 .download(0, image)
                 .map_err(|error| driver_error("copying results", error))?;
         }
-        Ok(layout.first_difference(&first, &self.after).map(|(buffer, offset_bytes)| {
+        let difference = layout.first_difference(arena.buffer_count(), &first, &self.after);
+        Ok(difference.map(|(buffer, offset_bytes)| {
             let at = layout.position(buffer, offset_bytes) as usize;
             let name = arena.memory().name(buffer).to_owned();
             Fault::Replay { buffer: name, offset_bytes, first: first[at], second: self.after[at] }
