@@ -93,11 +93,6 @@ impl GatedDelta {
     pub(super) fn head_map(&self) -> Argument {
         Argument::I32(self.head_map_cyclic.into())
     }
-
-    /// Blocks that cover one head's value channels.
-    pub(super) fn value_tiles(&self) -> u32 {
-        self.value_dim.unsigned_abs() / TILE_VALUES
-    }
 }
 
 pub(super) fn head_dim(name: &str, dim: u64) -> Result<(), Rejection> {
