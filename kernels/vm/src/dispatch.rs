@@ -88,10 +88,14 @@ macro_rules! build {
 
         $(build! { @lane $symbol $feature $name })*
         build! { @each $symbol $feature
-            load(a: &Access, mask: u32, pc: u32) -> Done
+            load(a: &Access, mask: u32, pc: u32) -> bool
                 = access::load::<true>, access::load::<false>;
-            store(a: &Access, mask: u32, pc: u32) -> Done
+            load_each(a: &Access, mask: u32, pc: u32) -> Done
+                = access::load_each::<true>, access::load_each::<false>;
+            store(a: &Access, mask: u32, pc: u32) -> bool
                 = store::store::<true>, store::store::<false>;
+            store_each(a: &Access, mask: u32, pc: u32) -> Done
+                = store::store_each::<true>, store::store_each::<false>;
             synchronous(action: &Action, mask: u32) -> Result<u32, Laned>
                 = collective::synchronous, collective::synchronous;
             atomic(a: &Atomic, mask: u32, pc: u32) -> Done
@@ -174,13 +178,27 @@ macro_rules! vectors {
             fn load(
                 self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32,
             ) -> Done {
-                $($call!)? { $build::load(w, m, a, mask, pc) }
+                // The short way, or each lane.
+                $($call!)? {
+                    if $build::load(w, m, a, mask, pc) {
+                        Ok(())
+                    } else {
+                        $build::load_each(w, m, a, mask, pc)
+                    }
+                }
             }
             #[inline(always)]
             fn store(
                 self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32,
             ) -> Done {
-                $($call!)? { $build::store(w, m, a, mask, pc) }
+                // The short way, or each lane.
+                $($call!)? {
+                    if $build::store(w, m, a, mask, pc) {
+                        Ok(())
+                    } else {
+                        $build::store_each(w, m, a, mask, pc)
+                    }
+                }
             }
             #[inline(always)]
             fn synchronous(

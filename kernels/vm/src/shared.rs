@@ -6,11 +6,12 @@
 
 mod record;
 
+use crate::exec::warp::lanes;
 use crate::fault::RaceKind;
 use crate::program::SharedArray;
 pub(crate) use record::LAST_CLOCK;
 use record::{
-    ATOMIC, EPOCH_SHIFT, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, merged, other, record,
+    ATOMIC, EPOCH_SHIFT, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, joined, merged, other, record,
 };
 use std::ops::Range;
 
@@ -64,6 +65,20 @@ pub(crate) struct Shared {
     byte_writers: Vec<u64>,
     byte_readers: Vec<u64>,
     epoch: u64,
+}
+
+/// Whether all bytes are initialised; a comparison each for the sizes of single accesses.
+#[inline(always)]
+fn all_ready(state: &[u8]) -> bool {
+    match state.len() {
+        4 => state == [INIT; 4],
+        8 => state == [INIT; 8],
+        16 => state == [INIT; 16],
+        _ => {
+            let (sixteens, rest) = state.as_chunks::<16>();
+            sixteens.iter().all(|s| *s == [INIT; 16]) && rest.iter().all(|s| *s == INIT)
+        }
+    }
 }
 
 /// The thread that touches.
@@ -217,10 +232,7 @@ impl Shared {
     #[inline(always)]
     pub fn ready(&self, offset: usize, len: usize) -> Option<bool> {
         let state = self.state.get(offset..offset.checked_add(len)?)?;
-        let (sixteens, rest) = state.as_chunks::<16>();
-        let whole =
-            sixteens.iter().all(|s| u128::from_ne_bytes(*s) == u128::from_ne_bytes([INIT; 16]));
-        if whole && rest.iter().all(|s| *s == INIT) {
+        if all_ready(state) {
             return Some(true);
         }
         let mut all = INIT;
@@ -286,37 +298,88 @@ impl Shared {
         Ok(())
     }
 
-    /// Records an atomic update of four bytes when nothing stands against it: only atomics touched
-    /// them in this epoch. `false` asks for the slow way.
+    /// Atomic updates of words by the lanes of a mask, in order, as long as nothing stands against
+    /// them: only atomics touched the words in this epoch. `f` gives a lane's new value; `before`
+    /// receives the old ones. Returns the lanes that are left.
     #[inline(always)]
-    pub fn update_word(&mut self, offset: u64, me: Toucher) -> bool {
-        let Ok(at) = usize::try_from(offset) else {
-            return false;
-        };
-        if !at.is_multiple_of(4) || self.ready(at, 4) != Some(true) {
-            return false;
+    pub fn update_words(
+        &mut self,
+        addresses: &[u64; 32],
+        mask: u32,
+        first: Toucher,
+        before: &mut [u64; 32],
+        f: impl Fn(u32, usize) -> u32,
+    ) -> u32 {
+        let first = record(self.epoch, first, true);
+        for l in lanes(mask) {
+            let left = mask & (u32::MAX << l);
+            let at = addresses[l] as usize;
+            if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(4) {
+                return left;
+            }
+            let (Some(state), Some(word), Some(writer), Some(reader)) = (
+                self.state.as_chunks::<4>().0.get(at / 4),
+                self.data.as_chunks_mut::<4>().0.get_mut(at / 4),
+                self.writers.get_mut(at / 4),
+                self.readers.get_mut(at / 4),
+            ) else {
+                return left;
+            };
+            let mine = first + ((l as u64) << THREAD_SHIFT);
+            let free =
+                |old: u64| (old ^ mine) >> EPOCH_SHIFT != 0 || old & (SPLIT | ATOMIC) == ATOMIC;
+            if *state != [INIT; 4] || !free(*writer) || !free(*reader) {
+                return left;
+            }
+            let next = joined(*writer, mine);
+            *reader = if *reader == *writer { next } else { joined(*reader, mine) };
+            *writer = next;
+            let old = u32::from_le_bytes(*word);
+            *word = f(old, l).to_le_bytes();
+            before[l] = old.into();
         }
-        let (Some(writer), Some(reader)) =
-            (self.writers.get_mut(at / 4), self.readers.get_mut(at / 4))
-        else {
-            return false;
-        };
-        let mine = record(self.epoch, me, true);
-        let free = |old| (old ^ mine) >> EPOCH_SHIFT != 0 || old & (SPLIT | ATOMIC) == ATOMIC;
-        if !free(*writer) || !free(*reader) {
-            return false;
-        }
-        let next = merged(*writer, mine);
-        *reader = if *reader == *writer { next } else { merged(*reader, mine) };
-        *writer = next;
-        true
+        0
     }
 
-    /// Four bytes, where they exist.
+    /// Reads of pieces anywhere by the lanes of a mask, when nothing stands against any; `false`
+    /// asks for the slow way.
     #[inline(always)]
-    pub fn word(&mut self, offset: u64) -> Option<&mut [u8; 4]> {
-        let at = usize::try_from(offset).ok()?;
-        self.data.get_mut(at..at.checked_add(4)?)?.try_into().ok()
+    pub fn read_apart<const BYTES: usize>(
+        &mut self,
+        addresses: &[u64; 32],
+        mask: u32,
+        first: Toucher,
+        out: &mut [[u8; BYTES]; 32],
+    ) -> bool {
+        if !BYTES.is_multiple_of(4) {
+            return false;
+        }
+        let first = record(self.epoch, first, false);
+        // A loop: closures of iterators are not compiled with it.
+        for l in lanes(mask) {
+            let at = addresses[l] as usize;
+            if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(BYTES) {
+                return false;
+            }
+            let cells = at / 4..(at + BYTES) / 4;
+            let (Some(state), Some(data), Some(writers), Some(readers)) = (
+                self.state.get(at..at + BYTES),
+                self.data.get(at..at + BYTES),
+                self.writers.get(cells.clone()),
+                self.readers.get_mut(cells),
+            ) else {
+                return false;
+            };
+            let mine = first + ((l as u64) << THREAD_SHIFT);
+            if !all_ready(state) || writers.iter().any(|old| conflicts(*old, mine)) {
+                return false;
+            }
+            for reader in readers {
+                *reader = joined(*reader, mine);
+            }
+            out[l].copy_from_slice(data);
+        }
+        true
     }
 
     /// Bytes become initialised or not without a thread's access (asynchronous copies).

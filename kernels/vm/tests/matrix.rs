@@ -41,7 +41,7 @@ fn fault(code: &str, threads: u32) -> Fault {
 
 /// Halves of the shared words: half h of word w is w or, above, zero.
 fn half(index: usize) -> u32 {
-    if index % 2 == 0 { index as u32 / 2 } else { 0 }
+    if index.is_multiple_of(2) { index as u32 / 2 } else { 0 }
 }
 
 #[test]

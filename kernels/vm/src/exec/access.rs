@@ -352,6 +352,8 @@ fn extend(bytes: &[u8], at: usize, what: &Access) -> u64 {
     if what.half { value & 0xffff } else { value }
 }
 
+/// Loads of lanes side by side or at one place, when nothing stands against it; `false` asks for
+/// [`load_each`].
 #[inline(always)]
 pub(crate) fn load<const CHECKS: bool>(
     warp: &mut Warp,
@@ -359,7 +361,7 @@ pub(crate) fn load<const CHECKS: bool>(
     what: &Access,
     mask: u32,
     pc: u32,
-) -> Result<(), Laned> {
+) -> bool {
     let bytes = u64::from(what.bytes());
     let (first, shape) = place(warp, what, mask, bytes);
     let aligned = first & (bytes - 1) == 0;
@@ -376,7 +378,7 @@ pub(crate) fn load<const CHECKS: bool>(
         {
             let data = &page.data[at..at + span as usize];
             deliver_shape(warp, what, mask, shape, data);
-            return Ok(());
+            return true;
         }
         if what.space == Space::Shared && !what.strong {
             let at = first as usize;
@@ -396,31 +398,39 @@ pub(crate) fn load<const CHECKS: bool>(
             if ok {
                 let data = &machine.shared.data[at..at + span as usize];
                 deliver_shape(warp, what, mask, shape, data);
-                return Ok(());
+                return true;
             }
         }
     }
-    let addresses = addresses(warp, what.base, what.offset);
-    load_each::<CHECKS>(warp, machine, what, mask, pc, &addresses)
+    false
 }
 
+/// Calls `f::<CHECKS, BYTES>`, so that each size of an access has code of its own.
+macro_rules! by_size {
+    ($bytes:expr, $f:ident($($arg:expr),*)) => {
+        match $bytes {
+            1 => $f::<CHECKS, 1>($($arg),*),
+            2 => $f::<CHECKS, 2>($($arg),*),
+            4 => $f::<CHECKS, 4>($($arg),*),
+            8 => $f::<CHECKS, 8>($($arg),*),
+            16 => $f::<CHECKS, 16>($($arg),*),
+            _ => $f::<CHECKS, 32>($($arg),*),
+        }
+    };
+}
+pub(super) use by_size;
+
+/// Loads lane by lane, and names what is wrong.
 #[inline(always)]
-fn load_each<const CHECKS: bool>(
+pub(crate) fn load_each<const CHECKS: bool>(
     warp: &mut Warp,
     machine: &mut Machine<'_>,
     what: &Access,
     mask: u32,
     pc: u32,
-    addresses: &[u64; 32],
 ) -> Result<(), Laned> {
-    match what.bytes() {
-        1 => gather::<CHECKS, 1>(warp, machine, what, mask, pc, addresses),
-        2 => gather::<CHECKS, 2>(warp, machine, what, mask, pc, addresses),
-        4 => gather::<CHECKS, 4>(warp, machine, what, mask, pc, addresses),
-        8 => gather::<CHECKS, 8>(warp, machine, what, mask, pc, addresses),
-        16 => gather::<CHECKS, 16>(warp, machine, what, mask, pc, addresses),
-        _ => gather::<CHECKS, 32>(warp, machine, what, mask, pc, addresses),
-    }
+    let addresses = &addresses(warp, what.base, what.offset);
+    by_size!(what.bytes(), gather(warp, machine, what, mask, pc, addresses))
 }
 
 #[inline(always)]
@@ -433,8 +443,17 @@ fn gather<const CHECKS: bool, const BYTES: usize>(
     addresses: &[u64; 32],
 ) -> Result<(), Laned> {
     let mut buffer = [[0u8; BYTES]; 32];
-    let global = matches!(what.space, Space::Global | Space::Generic);
-    if !(global && gather_global::<CHECKS, BYTES>(machine, mask, addresses, &mut buffer)) {
+    let done = match what.space {
+        Space::Global | Space::Generic => {
+            gather_global::<CHECKS, BYTES>(machine, mask, addresses, &mut buffer)
+        }
+        Space::Shared if CHECKS && !what.strong => {
+            let first = toucher(warp, 0, pc);
+            machine.shared.read_apart(addresses, mask, first, &mut buffer)
+        }
+        _ => false,
+    };
+    if !done {
         for l in lanes(mask) {
             let target = resolve(what.space, addresses[l]);
             let me = toucher(warp, l, pc);
@@ -516,6 +535,22 @@ pub(crate) fn read_one<const CHECKS: bool>(
                 None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
             }
         }
+        _ => return read_other::<CHECKS>(machine, target, out, me),
+    }
+    Ok(())
+}
+
+/// The same for the spaces of a thread or of all.
+#[inline(never)]
+fn read_other<const CHECKS: bool>(
+    machine: &mut Machine<'_>,
+    target: Target,
+    out: &mut [u8],
+    me: Toucher,
+) -> Result<(), Box<Trouble>> {
+    let (len, bytes) = (out.len(), out.len() as u32);
+    let (space, _) = space_of(target);
+    match target {
         Target::Local(offset) => {
             let Some(at) = local_at(machine, offset, len, me.thread) else {
                 return Err(machine.out_of_bounds(space, offset, bytes, false));
@@ -539,6 +574,7 @@ pub(crate) fn read_one<const CHECKS: bool>(
             Some(data) => out.copy_from_slice(data),
             None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
         },
+        Target::Global(_) | Target::Shared(_) => {}
     }
     Ok(())
 }

@@ -9,6 +9,8 @@ use super::warp::{Warp, lanes};
 use crate::float::{BF16, F16, Narrow, Rounding, add_to_odd, bits32, bits64, flush};
 use crate::program::{Atomic, AtomicOp, Class, Reg};
 use crate::shared::Toucher;
+use crate::space::SHARED_BASE;
+use crate::syntax::Space;
 
 #[inline(always)]
 pub(crate) fn atomic<const CHECKS: bool>(
@@ -42,7 +44,27 @@ fn each<const CHECKS: bool, const BYTES: usize>(
 ) -> Result<(), Laned> {
     let addresses = addresses(warp, what.base, what.offset);
     let mut before = [0; 32];
-    for lane in lanes(mask) {
+    let mut left = mask;
+    let window = match what.space {
+        Space::Shared => Some(0),
+        // Addresses elsewhere then lie outside.
+        Space::Generic => Some(SHARED_BASE),
+        _ => None,
+    };
+    if let Some(base) = window
+        && CHECKS
+        && BYTES == 4
+    {
+        let mut near = [0; 32];
+        for l in 0..32 {
+            near[l] = addresses[l].wrapping_sub(base);
+        }
+        let [a, b] = [what.a, what.b].map(|reg| &warp.words[usize::from(reg.slot)].0);
+        let f = |old: u32, l: usize| f(old.into(), a[l].into(), b[l].into()) as u32;
+        let first = toucher(warp, 0, pc);
+        left = machine.shared.update_words(&near, mask, first, &mut before, f);
+    }
+    for lane in lanes(left) {
         let (a, b) = (warp.value(what.a, lane), warp.value(what.b, lane));
         let target = resolve(what.space, addresses[lane]);
         let me = toucher(warp, lane, pc);
@@ -66,15 +88,6 @@ fn exchange<const CHECKS: bool, const BYTES: usize>(
     me: Toucher,
     f: impl Fn(u64) -> u64,
 ) -> Result<u64, Box<Trouble>> {
-    if BYTES == 4
-        && let Target::Shared(offset) = target
-        && (if CHECKS { machine.shared.update_word(offset, me) } else { offset % 4 == 0 })
-        && let Some(word) = machine.shared.word(offset)
-    {
-        let old = u32::from_le_bytes(*word);
-        *word = (f(old.into()) as u32).to_le_bytes();
-        return Ok(old.into());
-    }
     let mut bytes = [0; 8];
     read_one::<CHECKS>(machine, target, &mut bytes[..BYTES], me, true)?;
     let old = u64::from_le_bytes(bytes);

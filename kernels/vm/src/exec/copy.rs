@@ -123,18 +123,19 @@ fn sources<const CHECKS: bool, const LEN: usize>(
     if pending.mask & (!(all | none) | crooked) != 0 {
         return false;
     }
-    runs(pending.mask & all, followers(from, LEN)).all(|(first, n)| {
+    for (first, n) in runs(pending.mask & all, followers(from, LEN)) {
         let bytes = &mut pending.bytes[first * LEN..(first + n) * LEN];
-        from[first] >= GLOBAL_START
-            && machine.memory.window(from[first], bytes.len() as u64).is_some_and(|(page, at)| {
-                let range = at..at + bytes.len();
-                let fine = !CHECKS || readable(&page.marks[range.clone()]);
-                if fine {
-                    bytes.copy_from_slice(&page.data[range]);
-                }
-                fine
-            })
-    })
+        if from[first] < GLOBAL_START {
+            return false;
+        }
+        match machine.memory.window(from[first], bytes.len() as u64) {
+            Some((page, at)) if !CHECKS || readable(&page.marks[at..at + bytes.len()]) => {
+                bytes.copy_from_slice(&page.data[at..at + bytes.len()]);
+            }
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Takes away what stood at the destinations, unless a lane may not store there.
@@ -146,19 +147,22 @@ fn targets<const CHECKS: bool, const LEN: usize>(
     mask: u32,
     pc: u32,
 ) -> bool {
-    runs(mask, followers(to, LEN)).all(|(first, n)| {
-        let start = to[first];
+    for (first, n) in runs(mask, followers(to, LEN)) {
+        let (start, len) = (to[first], n * LEN);
         let me = toucher(warp, first, pc);
-        let aligned = start.is_multiple_of(LEN as u64);
-        if !CHECKS {
-            return aligned && start + (n * LEN) as u64 <= machine.shared.data.len() as u64;
+        let free = if CHECKS {
+            machine.shared.write_run(start, n, LEN, me)
+        } else {
+            start.saturating_add(len as u64) <= machine.shared.data.len() as u64
+        };
+        if !start.is_multiple_of(LEN as u64) || !free {
+            return false;
         }
-        let free = aligned && machine.shared.write_run(start, n, LEN, me);
-        if free {
-            machine.shared.set_ready(start as usize, n * LEN, false);
+        if CHECKS {
+            machine.shared.set_ready(start as usize, len, false);
         }
-        free
-    })
+    }
+    true
 }
 
 /// The runs of a mask's lanes: first lane and length. `follows` has the lanes that go with the

@@ -80,6 +80,10 @@ impl Machine<'_> {
         })
     }
 
+    fn global_place(&self, space: MemorySpace, address: u64) -> Option<BufferPlace> {
+        (space == MemorySpace::Global).then(|| self.buffer_place(address)).flatten()
+    }
+
     pub fn out_of_bounds(
         &self,
         space: MemorySpace,
@@ -87,10 +91,7 @@ impl Machine<'_> {
         access_bytes: u32,
         store: bool,
     ) -> Box<Trouble> {
-        let buffer = match space {
-            MemorySpace::Global => self.buffer_place(address),
-            _ => None,
-        };
+        let buffer = self.global_place(space, address);
         FaultKind::OutOfBounds { space, buffer, address, access_bytes, store }.into()
     }
 
@@ -101,10 +102,7 @@ impl Machine<'_> {
         access_bytes: u32,
         store: bool,
     ) -> Box<Trouble> {
-        let buffer = match space {
-            MemorySpace::Global => self.buffer_place(address),
-            _ => None,
-        };
+        let buffer = self.global_place(space, address);
         FaultKind::Misaligned { space, buffer, address, access_bytes, store }.into()
     }
 }

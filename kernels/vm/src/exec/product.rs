@@ -92,7 +92,7 @@ impl<const N: usize> Source<N> {
         new
     }
 
-    /// The eight factors of registers `low` and, from the ninth on, `high` in row or column `line`.
+    /// The factors of a row or column: eight from register `low`, then eight from `high`.
     fn line(&self, brain: bool, low: usize, high: usize, line: usize) -> [f32; 16] {
         std::array::from_fn(|k| {
             let word = self.words[if k < 8 { low } else { high }][line * 4 + k % 8 / 2];

@@ -1,8 +1,8 @@
 //! Stores of a warp: consecutive addresses at once, everything else lane by lane.
 
 use super::access::{
-    GLOBAL_START, Shape, Target, addresses, local_at, place, resolve, shared_trouble, space_of,
-    toucher,
+    GLOBAL_START, Shape, Target, addresses, by_size, local_at, place, resolve, shared_trouble,
+    space_of, toucher,
 };
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
@@ -13,6 +13,7 @@ use crate::program::{Access, Class};
 use crate::shared::{Touch, Toucher};
 use crate::syntax::Space;
 
+/// Stores of lanes side by side, when nothing stands against it; `false` asks for [`store_each`].
 #[inline(always)]
 pub(crate) fn store<const CHECKS: bool>(
     warp: &mut Warp,
@@ -20,7 +21,7 @@ pub(crate) fn store<const CHECKS: bool>(
     what: &Access,
     mask: u32,
     pc: u32,
-) -> Result<(), Laned> {
+) -> bool {
     let bytes = what.bytes() as usize;
     let (first, shape) = place(warp, what, mask, bytes as u64);
     let span = match shape {
@@ -41,7 +42,7 @@ pub(crate) fn store<const CHECKS: bool>(
                     *mark |= marks::INIT | marks::WRITTEN;
                 }
                 collect(warp, what, lane, &mut page.data[at..at + span], bytes);
-                return Ok(());
+                return true;
             }
         }
         if what.space == Space::Shared && !what.strong && first < 1 << 24 {
@@ -54,31 +55,24 @@ pub(crate) fn store<const CHECKS: bool>(
             };
             if ok {
                 collect(warp, what, lane, &mut machine.shared.data[at..at + span], bytes);
-                return Ok(());
+                return true;
             }
         }
     }
-    let addresses = addresses(warp, what.base, what.offset);
-    store_scattered::<CHECKS>(warp, machine, what, mask, pc, &addresses)
+    false
 }
 
+/// Stores lane by lane, and names what is wrong.
 #[inline(always)]
-fn store_scattered<const CHECKS: bool>(
-    warp: &Warp,
+pub(crate) fn store_each<const CHECKS: bool>(
+    warp: &mut Warp,
     machine: &mut Machine<'_>,
     what: &Access,
     mask: u32,
     pc: u32,
-    addresses: &[u64; 32],
 ) -> Result<(), Laned> {
-    match what.bytes() {
-        1 => store_each::<CHECKS, 1>(warp, machine, what, mask, pc, addresses),
-        2 => store_each::<CHECKS, 2>(warp, machine, what, mask, pc, addresses),
-        4 => store_each::<CHECKS, 4>(warp, machine, what, mask, pc, addresses),
-        8 => store_each::<CHECKS, 8>(warp, machine, what, mask, pc, addresses),
-        16 => store_each::<CHECKS, 16>(warp, machine, what, mask, pc, addresses),
-        _ => store_each::<CHECKS, 32>(warp, machine, what, mask, pc, addresses),
-    }
+    let addresses = &addresses(warp, what.base, what.offset);
+    by_size!(what.bytes(), scatter(warp, machine, what, mask, pc, addresses))
 }
 
 /// The bytes that lanes from `lane` on store, one after the other, as many as fit.
@@ -149,7 +143,7 @@ fn collect_words<const COUNT: usize, const BYTES: usize>(
 }
 
 #[inline(always)]
-fn store_each<const CHECKS: bool, const BYTES: usize>(
+fn scatter<const CHECKS: bool, const BYTES: usize>(
     warp: &Warp,
     machine: &mut Machine<'_>,
     what: &Access,
@@ -261,6 +255,22 @@ pub(crate) fn write_one<const CHECKS: bool>(
                 machine.shared.data[offset as usize..end as usize].copy_from_slice(data);
             }
         }
+        _ => return write_other(machine, target, data, me),
+    }
+    Ok(())
+}
+
+/// The same for the spaces of a thread or of all.
+#[inline(never)]
+fn write_other(
+    machine: &mut Machine<'_>,
+    target: Target,
+    data: &[u8],
+    me: Toucher,
+) -> Result<(), Box<Trouble>> {
+    let (len, bytes) = (data.len(), data.len() as u32);
+    let (space, _) = space_of(target);
+    match target {
         Target::Local(offset) => {
             let Some(at) = local_at(machine, offset, len, me.thread) else {
                 return Err(machine.out_of_bounds(space, offset, bytes, true));
@@ -282,6 +292,7 @@ pub(crate) fn write_one<const CHECKS: bool>(
             }
             machine.data[range].copy_from_slice(data);
         }
+        Target::Global(_) | Target::Shared(_) => {}
     }
     Ok(())
 }

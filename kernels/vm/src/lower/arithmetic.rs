@@ -34,7 +34,9 @@ impl<'a> Lowering<'a, '_> {
             "dp4a" | "dp2a" => return self.dot(ins, parts),
             _ => {}
         }
-        let ty = parts.last().and_then(|name| Ty::parse(name)).ok_or(Refusal::Unsupported)?;
+        // A mode may stand behind the type of `prmt`.
+        let name = if parts[0] == "prmt" { parts.get(1) } else { parts.last() };
+        let ty = name.and_then(|name| Ty::parse(name)).ok_or(Refusal::Unsupported)?;
         match ty.kind {
             TyKind::Predicate => self.predicate_logic(ins, base),
             TyKind::Float if ty.bits == 32 => self.float32(ins, parts),

@@ -64,6 +64,12 @@ pub(super) fn merged(old: u64, mine: u64) -> u64 {
     (mine & !weak) + more
 }
 
+/// The same for single records, most of which are of an older epoch.
+#[inline(always)]
+pub(super) fn joined(old: u64, mine: u64) -> u64 {
+    if (old ^ mine) >> EPOCH_SHIFT != 0 { mine } else { merged(old, mine) }
+}
+
 /// The thread and place that a record names.
 pub(super) fn other(record: u64) -> Other {
     let pc = record as u32 & 0xffff;

@@ -148,3 +148,25 @@ fn a_run_is_its_threads_one_by_one() {
     }
     assert!(done > 500 && refused > 500, "{done} {refused}");
 }
+
+#[test]
+fn reads_apart_are_refused_where_one_thread_may_not_read() {
+    let mut s = shared();
+    s.store(0, &[1; 16], me(0, 0), Touch::Write).unwrap();
+    s.next_epoch();
+    s.store(8, &[2; 4], me(40, 0), Touch::Write).unwrap();
+    let mut read = |addresses: [u64; 3]| {
+        let mut all = [0; 32];
+        all[..3].copy_from_slice(&addresses);
+        let mut out = [[0; 4]; 32];
+        s.read_apart(&all, 0b111, me(0, 0), &mut out).then_some(out[2])
+    };
+    assert_eq!(read([0, 12, 4]), Some([1; 4]));
+    assert_eq!(read([0, 12, 8]), None, "another warp stored it");
+    assert_eq!(read([0, 12, 2]), None, "misaligned");
+    assert_eq!(read([0, 12, 16]), None, "not initialised");
+    assert_eq!(read([0, 12, 64]), None, "outside");
+    assert_eq!(read([0, 12, u64::MAX - 3]), None, "far outside");
+    // The readers are on record: a store of another warp races with them.
+    assert!(s.store(4, &[3; 4], me(70, 0), Touch::Write).is_err());
+}

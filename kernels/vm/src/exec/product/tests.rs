@@ -44,7 +44,7 @@ const KINDS: [Kind; 8] = [
 fn number(kind: Kind, seed: &mut u64, mantissa: u32, fields: u32, lane: usize) -> u32 {
     let random = next(seed);
     let fraction = random & ((1 << mantissa) - 1);
-    let sign = (random >> 31) * (fields + 1) << mantissa;
+    let sign = ((random >> 31) * (fields + 1)) << mantissa;
     let one = fields / 2;
     let field = match kind {
         Kind::Calm => one - (random >> 24 & 3),
