@@ -298,7 +298,7 @@ def rotated(rows, columns, dtype):
 
 # Blocks a row, by rows, for a vocabulary of 150 to 250 thousand.
 ARGMAX_PARTS = {1: 128, 8: 32, 16: 16, 64: 8}
-TOPK_PARTS = {1: 16, 8: 16, 16: 16, 64: 6}
+TOPK_PARTS = {1: 16, 8: 16, 16: 8, 64: 6}
 
 
 def main():
