@@ -368,7 +368,8 @@ fn an_f16_state_saturates_what_is_finite_and_nothing_else() {
     assert_eq!(column[7], 0x7bff, "65503 is nearer 65504 than 65472");
     let o = |value: u64| f32::from_bits(bits("o", value) as u32);
     assert_eq!(o(1), 65504.0, "the output reads what was stored");
-    assert!(o(4) == f32::INFINITY && o(6).is_nan());
+    // An infinite delta times the zeros of k is NaN, so rows 4 to 6 are NaN elsewhere.
+    assert!(o(4).is_nan() && o(6).is_nan());
     for flat in 0..32 * 32 {
         assert_eq!(bits("snap", flat), bits("s", flat), "element {flat}");
     }

@@ -29,6 +29,15 @@ impl Draws {
 
 /// A legal case.
 pub fn sample(contract: &Contract, seed: u64) -> Case {
+    sample_of(contract, seed, false)
+}
+
+/// A legal case with the first type, option and variant of each.
+pub fn plain_sample(contract: &Contract, seed: u64) -> Case {
+    sample_of(contract, seed, true)
+}
+
+fn sample_of(contract: &Contract, seed: u64, plain: bool) -> Case {
     let mut draws = Draws(seed, 0);
     let mut case = Case {
         contract: contract.contract.clone(),
@@ -49,6 +58,17 @@ pub fn sample(contract: &Contract, seed: u64) -> Case {
     }
     for (name, variant) in &contract.variants {
         case.variants.insert(name.clone(), draws.pick(&variant.values).0.clone());
+    }
+    if plain {
+        for (name, types) in &contract.dtypes {
+            case.dtypes.insert(name.clone(), types[0]);
+        }
+        for (name, words) in &contract.options {
+            case.options.insert(name.clone(), words[0].clone());
+        }
+        for (name, variant) in &contract.variants {
+            case.variants.insert(name.clone(), variant.values[0].0.clone());
+        }
     }
     for decision in decision_order(contract) {
         decide(contract, &mut case, decision, &mut draws);
