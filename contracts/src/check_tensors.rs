@@ -240,6 +240,9 @@ pub(crate) fn check_values(contract: &Contract, path: &str, values: &[Values]) -
                 !shares.is_empty() && shares.iter().all(|share| (0.0..=1.0).contains(share))
             }
             Values::Ties { places } => !places.is_empty(),
+            Values::Crowd { band: [low, high], count } => {
+                low <= high && low.is_finite() && high.is_finite() && *count > 0
+            }
             Values::Masked { survivors } => !survivors.is_empty(),
             Values::Planted { at, .. } => !at.is_empty(),
             Values::Literal(bits) => (1..=64).contains(&bits.len()),

@@ -63,6 +63,13 @@ pub enum Values {
         /// Survivor counts to choose from.
         survivors: Vec<u64>,
     },
+    /// Values in a band, all at or above the rest of the row, side by side from a drawn place on.
+    Crowd {
+        /// Lowest and highest of them.
+        band: [f64; 2],
+        /// How many, at most the whole row.
+        count: u64,
+    },
     /// One value at named places of each row, N(0,1) elsewhere.
     Planted {
         /// The value.

@@ -74,6 +74,7 @@ impl<'a> Rows<'a> {
                 }
             }
             Values::Ties { places } => tied_row(dtype, key, places, row),
+            Values::Crowd { band, count } => crowded_row(dtype, key, *band, *count, row),
             Values::Masked { survivors } => masked_row(dtype, key, survivors, row),
             Values::Planted { value, at } => {
                 each(dtype, key, row, normal);
@@ -254,6 +255,23 @@ fn tied_row(dtype: DType, key: u64, places: &[TiePlace], row: &mut [u64]) {
             plant(first + len / 4);
         }
         TiePlace::Last => plant(len - 1),
+    }
+}
+
+/// Values in the band, `count` of them side by side and around the end of the row; the others are
+/// below the band by 1 to 9.
+fn crowded_row(dtype: DType, key: u64, [low, high]: [f64; 2], count: u64, row: &mut [u64]) {
+    let len = row.len();
+    let start = below(word(key, WHOLE_ROW), len.max(1) as u64) as usize;
+    for (column, bits) in row.iter_mut().enumerate() {
+        let place = (column + len - start) % len;
+        let drawn = word(key, column);
+        let value = if (place as u64) < count {
+            between(drawn, low, high)
+        } else {
+            low - 1.0 - 8.0 * uniform(drawn)
+        };
+        *bits = rounded(dtype, value);
     }
 }
 

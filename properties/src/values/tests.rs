@@ -122,6 +122,23 @@ fn codes_cycle_and_literals_repeat() {
 }
 
 #[test]
+fn a_crowd_stands_together_above_the_rest() {
+    let crowd = Values::Crowd { band: [1.0, 1.25], count: 40 };
+    for dtype in [DType::F32, DType::BF16] {
+        for row in valued(&crowd, dtype, &[6, 100], 3).chunks(100) {
+            let inside: Vec<usize> =
+                (0..100).filter(|column| (1.0..=1.25).contains(&row[*column])).collect();
+            assert_eq!(inside.len(), 40);
+            assert!(row.iter().all(|value| *value >= 1.0 || *value <= 0.0));
+            let starts = |column: &&usize| !inside.contains(&((**column + 99) % 100));
+            assert_eq!(inside.iter().filter(starts).count(), 1, "side by side, around the end");
+        }
+    }
+    let whole = Values::Crowd { band: [1.0, 1.0], count: 1000 };
+    assert!(valued(&whole, DType::F16, &[2, 9], 3).iter().all(|value| *value == 1.0));
+}
+
+#[test]
 fn every_generator_respects_every_domain() {
     let generators = [
         Values::Zero,
@@ -138,6 +155,7 @@ fn every_generator_respects_every_domain() {
         Values::Specials,
         Values::Ties { places: vec![TiePlace::Warp, TiePlace::Last] },
         Values::Masked { survivors: vec![1] },
+        Values::Crowd { band: [1.0, 1.25], count: 5 },
         Values::Planted { value: Number(f64::INFINITY), at: vec![PlantPlace::Last] },
         Values::Literal(vec![0x7f80]),
     ];
