@@ -88,7 +88,8 @@ pub fn sample(contract: &Contract, seed: u64) -> Case {
             Some(LayoutKind::RowPadded) => Layout::RowPadded(amount),
             Some(LayoutKind::OuterPadded) => Layout::OuterPadded(amount),
             Some(LayoutKind::Offset) => Layout::Offset(amount),
-            Some(LayoutKind::Wide) => Layout::Wide,
+            Some(LayoutKind::Wide) if tensor.shape[0] >= 2 => Layout::Wide,
+            Some(LayoutKind::Wide) => Layout::Dense,
             Some(LayoutKind::Rank0) => Layout::Rank0,
             Some(LayoutKind::Dense) | None => Layout::Dense,
         };
