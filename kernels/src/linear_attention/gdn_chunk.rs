@@ -47,7 +47,12 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
     let chunk_blocks = blocks(u128::from(chunks) * u128::from(heads))?;
     let state_blocks =
         blocks(u128::from(sequences) * u128::from(heads) * u128::from(checked.value_tiles()))?;
-    let scratch = |name, shape: &[u64]| Scratch { name, dtype: DType::F32, shape: shape.to_vec() };
+    let scratch = |name, shape: &[u64]| Scratch {
+        name,
+        dtype: DType::F32,
+        shape: shape.to_vec(),
+        zeroed: false,
+    };
     let common = Common {
         checked: &checked,
         cu_is_i64: Argument::I32((cu_seqlens.dtype == DType::I64).into()),
