@@ -6,6 +6,7 @@ mod alone;
 mod append_dead;
 mod comparison;
 mod rows_as_steps;
+mod selection;
 mod slice;
 mod split;
 
@@ -37,7 +38,11 @@ pub(crate) struct Related<'a, 's> {
 type Adapter = fn(&mut Related<'_, '_>, &Equals) -> Result<Option<Verdict>, ToolError>;
 
 /// Every adapter `equals` may name.
-const ADAPTERS: &[(&str, Adapter)] = &[("rows_as_steps", rows_as_steps::rows_as_steps)];
+const ADAPTERS: &[(&str, Adapter)] = &[
+    ("rows_as_steps", rows_as_steps::rows_as_steps),
+    ("smaller_k", selection::smaller_k),
+    ("first_column", selection::first_column),
+];
 
 /// Examines one relation, by clause id. `None` when it holds, or does not speak of this case; it is
 /// marked exercised when at least one element was compared.
