@@ -112,6 +112,18 @@ fn argmax(dtype: DType, rows: u64, columns: u64, parts: &str) -> Call {
     )
 }
 
+fn topk(dtype: DType, rows: u64, columns: u64, k: u64, parts: &str) -> Call {
+    call(
+        &[
+            ("x", dtype, &[rows, columns]),
+            ("ids", DType::I32, &[rows, k]),
+            ("values", DType::F32, &[rows, k]),
+        ],
+        &[],
+        &[("blocks_per_row", parts)],
+    )
+}
+
 fn canary() -> Call {
     call(&[("x", DType::F32, &[9, 70]), ("y", DType::F32, &[9])], &[], &[])
 }
@@ -173,6 +185,8 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
         check("ple_gather", &ple(io, 40));
         check("argmax_rows", &argmax(io, 3, 1000, "1"));
         check("argmax_rows", &argmax(io, 3, 1000, "4"));
+        check("row_topk", &topk(io, 3, 1000, 10, "1"));
+        check("row_topk", &topk(io, 3, 1000, 64, "4"));
     }
     check("canary_row_sum", &canary());
     for module in modules {
@@ -198,6 +212,18 @@ fn grids_cover_the_work_and_scratch_its_bound() {
     assert_eq!(wide.launches[0].grid, [2, 4, 1]);
     assert_eq!(wide.launches[0].arguments.last(), Some(&Argument::I32(256)), "whole vectors");
 
+    let zeroed: Vec<_> = wide.scratch.iter().map(|scratch| scratch.zeroed).collect();
+    assert_eq!(zeroed, [false, true], "only the counters are");
+
+    let split = plan("row_topk", &topk(DType::F32, 2, 1001, 64, "4")).expect("legal");
+    assert_eq!(split.launches[0].grid, [2, 4, 1]);
+    assert_eq!(split.launches[0].block, [128, 1, 1], "four warps can offer 64 candidates");
+    assert_eq!(split.scratch[0].shape, [2, 128, 4]);
+    assert_eq!(split.scratch[1].len_bytes(), 8);
+    assert!(split.scratch[1].zeroed);
+    let whole = plan("row_topk", &topk(DType::F32, 2, 151_936, 1, "1")).expect("legal");
+    assert_eq!((whole.launches[0].block, whole.scratch.len()), ([512, 1, 1], 0));
+
     let gather = plan("ple_gather", &ple(DType::F32, 0)).expect("legal");
     assert_eq!(gather.launches[0].grid, [1, 1, 1], "the status word is written without ids too");
 }
@@ -209,6 +235,8 @@ fn empty_work_plans_nothing_but_what_an_empty_sequence_needs() {
     assert!(
         plan("argmax_rows", &argmax(DType::F32, 0, 5, "4")).expect("legal").launches.is_empty()
     );
+    let no_rows = plan("row_topk", &topk(DType::F32, 0, 5, 8, "2")).expect("legal");
+    assert!(no_rows.launches.is_empty() && no_rows.scratch.is_empty());
     let sequences_of_no_rows = plan("gdn_chunk", &gdn(DType::F32, 32, 32, 2, 0)).expect("legal");
     assert_eq!(sequences_of_no_rows.launches.len(), 3, "a zero state may have to be written");
 }
@@ -416,6 +444,51 @@ fn ple_gather_refusals_fire() {
         refuses("ple_gather", legal, ErrorKind::Alias, written, |call| {
             let victim = edit(call, "ids").buffer;
             edit(call, written).buffer = victim;
+        });
+    }
+}
+
+#[test]
+fn row_topk_refusals_fire() {
+    let legal = &topk(DType::F16, 3, 100, 8, "2");
+    for (tensor, foreign) in [("x", DType::I32), ("ids", DType::I64), ("values", DType::F16)] {
+        refuses("row_topk", legal, ErrorKind::Dtype, tensor, |call| {
+            edit(call, tensor).dtype = foreign
+        });
+    }
+    for k in [0, 65] {
+        refuses("row_topk", legal, ErrorKind::Shape, "ids", |call| {
+            for tensor in ["ids", "values"] {
+                let output = edit(call, tensor);
+                (output.shape[1], output.strides[0]) = (k, k);
+            }
+        });
+    }
+    refuses("row_topk", legal, ErrorKind::Shape, "values", |call| {
+        edit(call, "values").shape[1] = 4
+    });
+    for tensor in ["ids", "values"] {
+        refuses("row_topk", legal, ErrorKind::Shape, tensor, |call| {
+            edit(call, tensor).shape[0] = 4
+        });
+        refuses("row_topk", legal, ErrorKind::Shape, tensor, |call| {
+            edit(call, tensor).strides[0] = 9
+        });
+        refuses("row_topk", legal, ErrorKind::Alias, tensor, |call| {
+            let victim = edit(call, "x").buffer;
+            edit(call, tensor).buffer = victim;
+        });
+    }
+    refuses("row_topk", legal, ErrorKind::Shape, "x", |call| edit(call, "x").strides[0] = 99);
+    refuses("row_topk", legal, ErrorKind::Align, "x", |call| edit(call, "x").offset_bytes = 1);
+    refuses("row_topk", legal, ErrorKind::Shape, "x", |call| edit(call, "x").shape[1] = 0);
+    refuses("row_topk", legal, ErrorKind::Shape, "x", |call| {
+        let x = edit(call, "x");
+        (x.shape[1], x.strides[0]) = (1 << 31, 1 << 31);
+    });
+    for word in ["0", "65536", "many"] {
+        refuses("row_topk", legal, ErrorKind::Shape, "blocks_per_row", |call| {
+            set_word(call, "blocks_per_row", word);
         });
     }
 }
