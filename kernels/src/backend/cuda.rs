@@ -43,6 +43,14 @@ pub struct CudaBackend {
     lost: Option<String>,
 }
 
+/// A case laid out and its launches encoded.
+struct Ready {
+    layout: Layout,
+    launches: Vec<Prepared>,
+    /// The plan's scratch, by index.
+    scratch: Vec<BufferId>,
+}
+
 struct Loaded {
     module: LoadedModule,
     /// By entry: the function and the dynamic shared memory it was allowed.
@@ -91,7 +99,7 @@ impl CudaBackend {
     ) -> Result<Vec<f32>, BackendError> {
         let _turn = driver::turn();
         let flush = if timing.cold_cache { FLUSH_BYTES } else { 0 };
-        let (layout, launches, _) = match self.prepare(call, plan, arena, flush)? {
+        let Ready { layout, launches, .. } = match self.prepare(call, plan, arena, flush)? {
             Ok(ready) => ready,
             Err(what) => return Err(BackendError::Driver { doing: "timing", message: what }),
         };
@@ -132,7 +140,7 @@ impl CudaBackend {
         plan: &Plan,
         arena: &mut Arena,
         spare_bytes: u64,
-    ) -> Result<Result<(Layout, Vec<Prepared>, Vec<BufferId>), String>, BackendError> {
+    ) -> Result<Result<Ready, String>, BackendError> {
         self.check_alive()?;
         let scratch = match arguments::allocate_scratch(plan, arena) {
             Ok(scratch) => scratch,
@@ -161,7 +169,7 @@ impl CudaBackend {
         for launch in &plan.launches {
             launches.push(self.prepare_launch(launch, &reach, arena, &layout)?);
         }
-        Ok(Ok((layout, launches, scratch)))
+        Ok(Ok(Ready { layout, launches, scratch }))
     }
 
     fn prepare_launch(
@@ -333,7 +341,7 @@ impl CudaBackend {
         captured: bool,
     ) -> Result<Outcome, BackendError> {
         let _turn = driver::turn();
-        let (layout, launches, scratch) = match self.prepare(call, plan, arena, 0)? {
+        let Ready { layout, launches, scratch } = match self.prepare(call, plan, arena, 0)? {
             Ok(ready) => ready,
             Err(what) => {
                 return Ok(Outcome::Unsupported { what, where_: "the cuda backend".to_owned() });
