@@ -349,7 +349,7 @@ fn seeds_are_frozen() {
     }
     let frozen = vec![
         ("gdn_decode", 5237481447364191641),
-        ("gdn_chunk", 12793248489280743062),
+        ("gdn_chunk", 16026051155480817731),
         ("ple_gather", 13069893327313674958),
         ("argmax_rows", 1008605228363188170),
         ("canary_row_sum", 11580160758847738835),
