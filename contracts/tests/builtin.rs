@@ -127,8 +127,9 @@ fn the_class_in_force_follows_the_case() {
     let chunk = contract("gdn_chunk").expect("gdn_chunk");
     let case = common::sample(chunk, 1);
     let scope = contracts::CaseScope::new(chunk, &case);
-    assert_eq!(chunk.tolerance_of("o", &scope).map(|(class, _)| class), Some("f32"));
-    assert_eq!(chunk.drift_of("s", &scope).map(|(class, _)| class), Some("f32"));
+    let io = case.dtypes["io"].name();
+    assert_eq!(chunk.tolerance_of("o", &scope).map(|(class, _)| class), Some(io));
+    assert_eq!(chunk.drift_of("s", &scope).map(|(class, _)| class), Some(io));
     assert!(chunk.drift_of("o", &scope).is_none() && chunk.tolerance_of("q", &scope).is_none());
     assert_eq!(Need::Cuda.missing(false, true), Some("cuda"));
     assert_eq!(Need::Nvrtc.missing(true, false), Some("nvrtc"));

@@ -86,13 +86,14 @@ fn a_zero_start_is_a_slot_of_zeros_whatever_the_slot_held() {
 fn measures_have_one_element_per_slot_and_head() {
     let gdn = gdn(4, 5);
     let outputs = gdn.chunk("slot", &[5], &[2]);
-    for name in ["rounding_walk", "one_plus_gamma_32"] {
+    for name in ["rounding_walk", "one_plus_gamma_32", "paths_ratio"] {
         let measure = measure(&outputs, "s", name);
         assert_eq!(measure.len(), 3 * 4);
         assert!(measure[8..].iter().all(|measure| *measure > 0.0), "{name}");
     }
     let decay: f64 = (0..5).map(|row| f64::from(gdn.g[row * 4 + 1])).sum();
     assert_eq!(measure(&outputs, "s", "one_plus_gamma_32")[9], 1.0 + decay.abs() / 32.0);
+    assert!(measure(&outputs, "s", "paths_ratio")[8..].iter().all(|ratio| *ratio >= 1.0));
 }
 
 #[test]
