@@ -231,7 +231,8 @@ impl Step {
             return Err(Rejection::new(ErrorKind::Shape, "epilogue", detail));
         }
         // NaN bounds are refused too.
-        if self.clamps_alpha && !(self.alpha_low <= self.alpha_high) {
+        let ordered = self.alpha_low <= self.alpha_high; // false for NaN too
+        if self.clamps_alpha && !ordered {
             let detail = format!(
                 "is {}, above alpha_high, {}; pass low <= high",
                 self.alpha_low, self.alpha_high
