@@ -64,10 +64,11 @@ pub(super) fn merged(old: u64, mine: u64) -> u64 {
     (mine & !weak) + more
 }
 
-/// The same for single records, most of which are of an older epoch.
+/// The same for single records, most of which are of an older epoch or mine.
 #[inline(always)]
 pub(super) fn joined(old: u64, mine: u64) -> u64 {
-    if (old ^ mine) >> EPOCH_SHIFT != 0 { mine } else { merged(old, mine) }
+    let apart = old ^ mine;
+    if apart >> EPOCH_SHIFT != 0 || apart >> THREAD_SHIFT == 0 { mine } else { merged(old, mine) }
 }
 
 /// The thread and place that a record names.
