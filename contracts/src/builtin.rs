@@ -13,7 +13,7 @@ macro_rules! registry {
         $callback! {
             linear_attention { gdn_decode gdn_chunk }
             embedding { ple_gather }
-            selection { argmax_rows }
+            selection { argmax_rows row_topk }
         }
     };
 }

@@ -5,14 +5,14 @@ use crate::check::{
     Checked, at, check_dim_name, check_list_name, check_name, check_tensor_name, ensure, found,
     one_form,
 };
-use crate::check_tensors::{check_dtype_ref, check_values, layout_word};
+use crate::check_tensors::{check_dtype_ref, check_values, first_axis, layout_word};
 use crate::clause::{
     Assignment, HOUSE_RULES, MOST_ASSIGNMENTS, accesses, allowed_dtypes, assignments, clauses,
     is_written,
 };
 use crate::expr::Expr;
 use crate::format::{
-    Access, Contract, Fixture, Joint, LayoutKind, Named, Rejection, Relation, Tolerance,
+    Access, Contract, Copies, Fixture, Joint, LayoutKind, Named, Rejection, Relation, Tolerance,
 };
 use crate::load::suggestion;
 use crate::names::{Kind, Visible, expect, words_of};
@@ -217,6 +217,8 @@ fn check_relation(contract: &Contract, path: &str, relation: &Relation) -> Check
             ("split", relation.split.is_some()),
             ("equals", relation.equals.is_some()),
             ("append_dead", relation.append_dead.is_some()),
+            ("same", relation.same.is_some()),
+            ("copies", relation.copies.is_some()),
         ],
     )?;
     condition(contract, path, relation.when.as_ref())?;
@@ -262,11 +264,48 @@ fn check_relation(contract: &Contract, path: &str, relation: &Relation) -> Check
             )?;
         }
     }
+    if let Some(same) = &relation.same {
+        let path = format!("{path}.same.set");
+        ensure(!same.set.is_empty(), &path, "nothing is set", "set an option or a variant")?;
+        for (name, word) in &same.set {
+            let is_choice =
+                contract.options.contains_key(name) || contract.variants.contains_key(name);
+            check_word(contract, &path, name, &word.0, is_choice)?;
+        }
+    }
+    if let Some(copies) = &relation.copies {
+        check_copies(contract, &format!("{path}.copies"), copies)?;
+    }
     if let Some(equals) = &relation.equals {
         check_name(&format!("{path}.equals.contract"), &equals.contract)?;
         check_name(&format!("{path}.equals.adapter"), &equals.adapter)?;
     }
     Ok(())
+}
+
+/// A pool and an output over the list's axis, of one type and one shape but for the first axis.
+fn check_copies(contract: &Contract, path: &str, copies: &Copies) -> Checked {
+    check_list_name(contract, &format!("{path}.by"), &copies.by)?;
+    for (role, name) in [("of", &copies.of), ("into", &copies.into)] {
+        check_tensor_name(contract, &format!("{path}.{role}"), name)?;
+        let written = accesses(&contract.tensors[name]).any(|access| access != Access::Read);
+        let what = format!("`{name}` is not written");
+        ensure(written, &format!("{path}.{role}"), &what, "name outputs")?;
+    }
+    let list = &contract.lists[&copies.by];
+    let (of, into) = (&contract.tensors[&copies.of], &contract.tensors[&copies.into]);
+    let pool = list.slots.as_ref().map(|slots| slots.pool.as_str());
+    let fits = pool.is_some()
+        && first_axis(of) == pool
+        && first_axis(into) == Some(list.each.as_str())
+        && of.dtype == into.dtype
+        && of.shape[1..] == into.shape[1..];
+    ensure(
+        fits,
+        path,
+        "the two outputs are not slots and rows of one type and shape",
+        "name an output in the list's pool and one over the list's axis",
+    )
 }
 
 fn check_rejection(contract: &Contract, path: &str, rejection: &Rejection) -> Checked {

@@ -44,7 +44,7 @@ pub(crate) fn check_tensor(contract: &Contract, name: &str, tensor: &Tensor) -> 
         expect(contract, when, Visible::Choices, Kind::Bool).map_err(at(&path))?;
     }
     check_dtype_ref(contract, &format!("{path}.dtype"), &tensor.dtype.0)?;
-    check_access(contract, &path, tensor)?;
+    check_by(contract, &format!("{path}.access"), &tensor.access)?;
     check_layouts(contract, &path, tensor)?;
     if let Some(live) = &tensor.live {
         check_live(contract, &format!("{path}.live.by"), tensor, &live.by)?;
@@ -63,14 +63,14 @@ pub(crate) fn check_dtype_ref(contract: &Contract, path: &str, name: &str) -> Ch
     )
 }
 
-fn check_access(contract: &Contract, path: &str, tensor: &Tensor) -> Checked {
-    let By::Option { by } = &tensor.access else { return Ok(()) };
-    let path = format!("{path}.access");
+/// A switch names one option and is total over its words.
+fn check_by<T>(contract: &Contract, path: &str, value: &By<T>) -> Checked {
+    let By::Option { by } = value else { return Ok(()) };
     let Some((option, table)) = by.first().filter(|_| by.len() == 1) else {
         return Err(found(
             path,
             "`by` switches on exactly one option",
-            "write {by: {option: {word: access}}}",
+            "write {by: {option: {word: value}}}",
         ));
     };
     let Some(words) = contract.options.get(option) else {
@@ -80,7 +80,7 @@ fn check_access(contract: &Contract, path: &str, tensor: &Tensor) -> Checked {
     for word in words {
         ensure(
             table.contains_key(word),
-            &path,
+            path,
             &format!("`by` says nothing for `{option}: {word}`"),
             &format!("add `{word}:`"),
         )?;
@@ -185,7 +185,15 @@ fn check_contents(contract: &Contract, name: &str, path: &str, tensor: &Tensor) 
     let Some(domain) = &tensor.domain else {
         return Err(found(path, "a tensor that is read has no `domain`", "add `domain:`"));
     };
-    check_domain(&format!("{path}.domain"), domain)?;
+    let domain_path = format!("{path}.domain");
+    check_by(contract, &domain_path, domain)?;
+    match domain {
+        By::Always(domain) => check_domain(&domain_path, domain)?,
+        By::Option { by } => by
+            .values()
+            .flat_map(|table| table.values())
+            .try_for_each(|domain| check_domain(&domain_path, domain))?,
+    }
     ensure(
         tensor.values.is_empty() == in_joint,
         path,
@@ -222,6 +230,7 @@ fn check_domain(path: &str, domain: &Domain) -> Checked {
     let fits = match domain {
         Domain::Range([low, high]) => low <= high && low.is_finite() && high.is_finite(),
         Domain::RowNorm(most) => *most > 0.0 && most.is_finite(),
+        Domain::AtMost(most) => most.is_finite(),
         _ => true,
     };
     ensure(fits, path, "the domain is empty or not finite", "write finite bounds, low first")
@@ -240,6 +249,9 @@ pub(crate) fn check_values(contract: &Contract, path: &str, values: &[Values]) -
                 !shares.is_empty() && shares.iter().all(|share| (0.0..=1.0).contains(share))
             }
             Values::Ties { places } => !places.is_empty(),
+            Values::Crowd { band: [low, high], count } => {
+                low <= high && low.is_finite() && high.is_finite() && *count > 0
+            }
             Values::Masked { survivors } => !survivors.is_empty(),
             Values::Planted { at, .. } => !at.is_empty(),
             Values::Literal(bits) => (1..=64).contains(&bits.len()),
@@ -261,10 +273,7 @@ pub(crate) fn check_values(contract: &Contract, path: &str, values: &[Values]) -
 
 /// Every tensor a joint generator writes.
 fn joint_tensors(contract: &Contract) -> impl Iterator<Item = &str> {
-    contract
-        .joint
-        .values()
-        .flat_map(|Joint::GdnGates { log, beta, .. }| [log.as_str(), beta.as_str()])
+    contract.joint.values().flat_map(Joint::tensors)
 }
 
 pub(crate) fn check_stores(contract: &Contract) -> Checked {
@@ -320,12 +329,14 @@ pub(crate) fn check_scalars_and_joint(contract: &Contract) -> Checked {
         )?;
         check_values(contract, &format!("{path}.values"), &scalar.values)?;
     }
-    for (name, Joint::GdnGates { log, beta, classes }) in &contract.joint {
+    for (name, joint) in &contract.joint {
         let path = format!("joint.{name}.gdn_gates");
-        for (role, member) in [("log", log), ("beta", beta)] {
-            check_tensor_name(contract, &format!("{path}.{role}"), member)?;
+        let Joint::GdnGates { classes, .. } = joint;
+        let members: Vec<&str> = joint.tensors().collect();
+        for member in &members {
+            check_tensor_name(contract, &path, member)?;
         }
-        ensure(log != beta, &path, "one tensor has both roles", "name two tensors")?;
+        ensure(distinct(&members), &path, "one tensor has two roles", "name a tensor once")?;
         ensure(
             !classes.is_empty() && distinct(classes),
             &format!("{path}.classes"),

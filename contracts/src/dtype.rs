@@ -2,11 +2,14 @@
 //! Everything here is exact integer or IEEE arithmetic, so two machines agree on every bit.
 
 use half::{bf16, f16};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// An element type. Bits travel as the low bits of a `u64`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum DType {
     /// IEEE binary32.

@@ -2,7 +2,9 @@
 //! checked in 128 bits: a case can make an expression fail, never panic or wrap. Division floors.
 
 use crate::dtype::DType;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -453,6 +455,19 @@ impl Serialize for Expr {
             }
             other => serializer.collect_str(other),
         }
+    }
+}
+
+impl JsonSchema for Expr {
+    fn schema_name() -> Cow<'static, str> {
+        "Expr".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["string", "integer"],
+            "description": "An integer, or an expression over dims, lists, options, variants and dtypes."
+        })
     }
 }
 

@@ -3,18 +3,20 @@
 
 mod values;
 
-pub use values::{Domain, GateClass, Joint, Number, PlantPlace, TiePlace, Values};
+pub use values::{Domain, GateClass, Joint, Number, PlantPlace, RawGates, TiePlace, Values};
 
 use crate::dtype::DType;
 use crate::expr::Expr;
 use indexmap::IndexMap;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Ordered map from a name to a section entry. Order carries no meaning.
 pub type Named<T> = IndexMap<String, T>;
 
 /// One contract: what one kernel promises.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Contract {
     /// The file's stem; also the kernel's, reference's, fuzz target's and corpus folder's name.
@@ -85,8 +87,16 @@ pub struct Contract {
     pub history: Vec<HistoryEntry>,
 }
 
+impl Contract {
+    /// The format as a JSON Schema (draft 2020-12), for editors that check YAML while it is written.
+    /// Names, types and closed lists are in it; what a field means for another is checked on loading.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(Contract).to_value()
+    }
+}
+
 /// What a contract is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ContractKind {
     /// One kernel call.
@@ -94,7 +104,7 @@ pub enum ContractKind {
 }
 
 /// A choice without a meaning.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
     /// The words, or numbers written as words.
@@ -133,8 +143,18 @@ impl<'de> Deserialize<'de> for Word {
     }
 }
 
+impl JsonSchema for Word {
+    fn schema_name() -> Cow<'static, str> {
+        "Word".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["string", "integer"], "description": "A word or an integer."})
+    }
+}
+
 /// How two runs are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Compare {
     /// Bit for bit (NaN by class).
@@ -144,7 +164,7 @@ pub enum Compare {
 }
 
 /// A size. Exactly one of the forms; `edges` only with `range`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dim {
     /// Inclusive bounds of what is drawn; callers may exceed it.
@@ -180,7 +200,7 @@ pub struct Dim {
 }
 
 /// A list of integers, one an index of an axis.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct List {
     /// The dim that says how many.
@@ -200,7 +220,7 @@ pub struct List {
 }
 
 /// Lengths drawn from an inclusive range, edges more often.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lengths {
     /// Inclusive bounds of what is drawn.
@@ -211,7 +231,7 @@ pub struct Lengths {
 }
 
 /// Distinct places in a pool; some may be pads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Slots {
     /// The dim that sizes the pool.
@@ -222,7 +242,7 @@ pub struct Slots {
 }
 
 /// Row numbers below a dim; some may be invalid.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ids {
     /// The dim that bounds them.
@@ -236,7 +256,7 @@ pub struct Ids {
 }
 
 /// Legal cases satisfy `that`; cases that break only it are refused with `else`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Requirement {
     /// The condition.
@@ -247,7 +267,9 @@ pub struct Requirement {
 }
 
 /// The closed list of refusals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// A dim, or a shape against the others.
@@ -277,7 +299,7 @@ pub enum ErrorKind {
 }
 
 /// A number passed by value.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scalar {
     /// Its type.
@@ -289,7 +311,7 @@ pub struct Scalar {
 }
 
 /// Tensors that may be slices of one packed row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
     /// Their first axis.
@@ -299,7 +321,7 @@ pub struct Store {
 }
 
 /// One tensor.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tensor {
     /// Who touches it.
@@ -328,14 +350,21 @@ pub struct Tensor {
     pub from: Option<Derivation>,
     /// What callers may pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub domain: Option<Domain>,
+    pub domain: Option<By<Domain>>,
     /// What is drawn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<Values>,
 }
 
+impl Tensor {
+    /// What callers may pass under these options; `None` for a tensor nobody passes contents in.
+    pub fn domain_under(&self, options: &crate::case::Decisions<String>) -> Option<&Domain> {
+        self.domain.as_ref()?.resolve(options)
+    }
+}
+
 /// A value, or one per word of a single option.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum By<T> {
     /// The same in every case.
@@ -360,7 +389,7 @@ impl<'de, T: serde::de::DeserializeOwned> Deserialize<'de> for By<T> {
 }
 
 /// Who touches a tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
     /// Read only; bit-unchanged afterwards.
@@ -372,12 +401,12 @@ pub enum Access {
 }
 
 /// A type, or a symbol from `dtypes`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct DTypeRef(pub String);
 
 /// A physical layout's name; its amounts are decisions of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LayoutKind {
     /// Row-major without gaps.
@@ -399,7 +428,7 @@ pub enum LayoutKind {
 /// First axis = the list's pool (`slots`, `ids`): the indices listed. First axis = the list's
 /// `each`: the indices whose entry is not a pad. First axis = segments over the same `each`: the
 /// rows of such segments.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Live {
     /// The list.
@@ -407,7 +436,7 @@ pub struct Live {
 }
 
 /// Kinds of scale; one is never accepted for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScaleKind {
     /// One bf16 multiplier for the tensor.
@@ -421,7 +450,7 @@ pub enum ScaleKind {
 }
 
 /// How a derived tensor's contents follow from a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Derivation {
     /// The list itself.
@@ -431,7 +460,7 @@ pub enum Derivation {
 }
 
 /// NaN's policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NanPolicy {
     /// Tensors NaN may be planted in.
@@ -441,7 +470,7 @@ pub struct NanPolicy {
 }
 
 /// How far NaN may spread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
     /// Exactly where the reference is NaN.
@@ -453,7 +482,7 @@ pub enum Reach {
 }
 
 /// One tolerance, for the cases `when` admits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tolerance {
     /// Which cases; all when absent.
@@ -468,12 +497,12 @@ pub struct Tolerance {
 }
 
 /// `{}`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Empty {}
 
 /// The one numeric form of tolerance. Larger means looser in every field.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bound {
     /// The type of the final rounding: half a unit in the last place of the reference value.
@@ -485,7 +514,7 @@ pub struct Bound {
 }
 
 /// One term of a bound: `times · unit · magnitude`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Term {
     /// Coefficient.
@@ -496,7 +525,7 @@ pub struct Term {
 
 /// Relative RMS per group ≤ times·measure + plus, for groups that are well conditioned
 /// (‖r‖ ≥ 2⁻⁸ of the norm of the magnitude `paths`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drift {
     /// Which cases; all when absent.
@@ -513,7 +542,7 @@ pub struct Drift {
 }
 
 /// A promise about two runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Relation {
     /// Each index of the axis run alone gives the same.
@@ -528,6 +557,12 @@ pub struct Relation {
     /// Dead elements appended to every row change nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub append_dead: Option<OverAxis>,
+    /// The same tensors under other options or variants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same: Option<Same>,
+    /// One output repeats another's slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copies>,
     /// Which cases; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<Expr>,
@@ -536,7 +571,7 @@ pub struct Relation {
 }
 
 /// Names one axis.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OverAxis {
     /// A dim.
@@ -544,7 +579,7 @@ pub struct OverAxis {
 }
 
 /// Cuts each segment of a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Split {
     /// The list of segment lengths.
@@ -556,17 +591,40 @@ pub struct Split {
 }
 
 /// Another contract gives the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Equals {
     /// The contract.
     pub contract: String,
     /// The adapter, a name registered in Rust.
     pub adapter: String,
+    /// Words of the other contract's options and variants that this one lacks.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub set: Named<Word>,
+}
+
+/// The same logical inputs under other words: tensors both runs write are compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Same {
+    /// Options and variants to other words.
+    pub set: Named<Word>,
+}
+
+/// Row n of one output is the slot of another that a list names for n, in one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Copies {
+    /// The output in a pool.
+    pub of: String,
+    /// The output over the list's axis.
+    pub into: String,
+    /// The list of slots.
+    pub by: String,
 }
 
 /// One edit of a legal call that must be refused.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rejection {
     /// Tensor to a type it must not have.
@@ -589,7 +647,7 @@ pub struct Rejection {
 }
 
 /// Where a refusal is found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Detected {
     /// From the arguments, before anything is launched.
@@ -602,7 +660,7 @@ pub enum Detected {
 }
 
 /// A partial assignment; the rest is drawn.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fixture {
     /// Dims.
@@ -624,7 +682,7 @@ pub struct Fixture {
 }
 
 /// A wrong kernel and the clause that catches it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mutant {
     /// A clause or a prefix of one.
@@ -635,7 +693,7 @@ pub struct Mutant {
 }
 
 /// One change of the contract.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryEntry {
     /// The version it led to.

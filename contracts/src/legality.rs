@@ -380,7 +380,7 @@ fn check_content(contract: &Contract, case: &Case, tensor: &TensorGeometry) -> C
         return Err(error(path, "the contents are of another sort", format!("write {wanted}")));
     }
     check_size(&path, tensor, content)?;
-    match (&declared.domain, content) {
+    match (declared.domain_under(&case.options), content) {
         (Some(domain), Content::Dense(_) | Content::Sparse { .. }) => {
             check_domain(contract, declared, tensor, domain, content)
         }
@@ -434,6 +434,7 @@ fn inside(domain: &Domain, dtype: DType, bits: u64) -> bool {
         Domain::Positive => value.is_finite() && value > 0.0,
         Domain::Nonzero => value.is_finite() && value != 0.0,
         Domain::Range([low, high]) => (*low..=*high).contains(&value),
+        Domain::AtMost(most) => value <= *most,
     }
 }
 

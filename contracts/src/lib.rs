@@ -57,7 +57,7 @@
 //! | `scalars` | `name: {dtype, domain, values}`, passed by value |
 //! | `stores` | `name: {along: dim, holds: [tensor…]}`: per case one packed row, or separate tensors |
 //! | `tensors` | `access`, `dtype`, `shape`, and where they apply `when`, `layout`, `align`, `live: {by: list}`, `kind`, `from`, `domain`, `values` |
-//! | `joint` | `name: {gdn_gates: {log, beta, classes}}`: a generator that writes several tensors |
+//! | `joint` | `name: {gdn_gates: {log, alpha?, beta, raw?: {a, b, dt_bias, a_log}, classes}}`: a generator that writes several tensors, in the form that is present |
 //! | `nan` | `into: [tensor…]` where NaN may be planted, `reach: {output: exact, row or chunk}` how far it may spread |
 //! | `tolerance` | `tensor: {class: {when?, bits: {} or bound: {…}}}` |
 //! | `drift` | `tensor: {class: {when?, axes, times, of, plus}}` |
@@ -69,7 +69,7 @@
 //! | `history` | `[{version, because, link}]`, newest last |
 //!
 //! A tensor whose `when` fails is a null argument. `access` is `read`, `write` or `read_write`, or
-//! `{by: {option: {word: access}}}`, total over the option's words. Every written tensor has a tolerance
+//! `{by: {option: {word: access}}}`, total over the option's words; a `domain` may switch alike. Every written tensor has a tolerance
 //! and no other; over all choices its classes neither overlap nor leave a hole. An input has a `domain`
 //! and either `values` or a place in one joint generator; a derived tensor and an output have neither.
 //!
@@ -85,18 +85,22 @@
 //!   axis is the list's pool: the indices listed. If it is the list's own axis: those whose entry is no
 //!   pad. If it is segments over that axis: the rows of such segments. Rows past the last segment are
 //!   dead in every tensor.
-//! * **Domains**: `any finite positive nonzero`, `range: [low, high]`, `row_norm: most` (L2 norm of each
+//! * **Domains**: `any finite positive nonzero`, `range: [low, high]`, `at_most: high` (−∞ included), `row_norm: most` (L2 norm of each
 //!   innermost row). They bind live elements; where `nan.into` names the tensor, NaN is legal too.
 //! * **Values**: `zero`, `constant: x`, `normal: σ`, `uniform`, `log_uniform: [low, high]` (exponents of
 //!   2), `model_scale: dim` (1/√dim), `unit_rows`, `correlated_rows: [share…]`, `ramp`, `spike`,
-//!   `distinct_mantissas`, `all_codes`, `hashed`, `specials`, `ties: {places}`, `masked: {survivors}`,
-//!   `planted: {value, at}`, `literal: [bits…]`. Each is a function of seed, tensor and coordinates.
+//!   `distinct_mantissas`, `all_codes`, `hashed`, `specials`, `ties: {places}`, `crowd: {band, count}`,
+//!   `masked: {survivors}`, `planted: {value, at}`, `literal: [bits…]`. Each is a function of seed, tensor and coordinates.
 //! * **Scale kinds**, never convertible: `tensor_bf16 tensor_f32_multiplier row_f32 block128_f32`.
 //! * **Errors**: `shape dtype scale_shape scale_kind scale_value id_range align alias duplicate nonfinite
 //!   state capacity`.
 //! * **Relations**: `alone: {axis}` (each index run alone gives the same); `split: {list, at, carry}` (two
 //!   runs one after the other give the same as one, cut at multiples of `at`); `equals: {contract,
-//!   adapter}`; `append_dead: {axis}` (dead elements after every row change nothing).
+//!   adapter, set?}` (another contract through an adapter in Rust; `set`: words of its options and
+//!   variants that this contract lacks, the first otherwise); `append_dead: {axis}` (dead elements after
+//!   every row change nothing); `same: {set}` (the same tensors under other words of options or variants
+//!   leave the same in every output both runs write); `copies: {of, into, by}` (row n of `into` is the
+//!   slot of `of` that the list `by` names, in one run).
 //! * **Edits** of a rejection, exactly one: `set_dtype`, `set_shape`, `set_stride`, `set_dim`. `detected:
 //!   plan` (the default) is found from the arguments; `status` in a device word the kernel writes;
 //!   `caller` is an obligation that is never generated.

@@ -20,7 +20,10 @@ fn every_shipped_contract_loads() {
         panic!("{error}");
     }
     let names: Vec<&str> = all().map(|contract| contract.contract.as_str()).collect();
-    assert_eq!(names, ["gdn_decode", "gdn_chunk", "ple_gather", "argmax_rows", "canary_row_sum"]);
+    assert_eq!(
+        names,
+        ["gdn_decode", "gdn_chunk", "ple_gather", "argmax_rows", "row_topk", "canary_row_sum"]
+    );
     for name in names {
         let text = contracts::source(name).expect("a source");
         assert!(text.contains(&format!("contract: {name}\n")) && text.starts_with("# "), "{name}");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::sample;
+use common::{plain_sample, sample};
 use contracts::case::{Found, hashed_bits};
 use contracts::case_yaml::{read_case, write_case};
 use contracts::{
@@ -85,16 +85,16 @@ fn nan_payloads_and_every_width_survive() {
 #[test]
 fn the_form_is_the_documented_one() {
     let decode = contract("gdn_decode").expect("gdn_decode");
-    let mut case = sample(decode, 4);
+    let mut case = plain_sample(decode, 4);
     for (name, size) in [("N", 2), ("Hk", 1), ("Hv", 1), ("Dk", 32), ("Dv", 32), ("slots", 3)] {
         case.dims[name] = size;
     }
     case.dtypes["io"] = DType::F16;
     case.lists["slot"] = vec![2, -1];
     case.poison = Poison::Quiet;
-    case.options["head_map"] = "block".into();
     case.stores["qkv"] = StoreForm::Packed { pad: 8 };
     case.stores["gates"] = StoreForm::Separate;
+    case.stores["raw"] = StoreForm::Separate;
     for (name, tensor) in &mut case.tensors {
         tensor.layout = Layout::Dense;
         if matches!(tensor.content, Content::Dense(_) | Content::Sparse { .. }) {
@@ -108,13 +108,14 @@ fn the_form_is_the_documented_one() {
         write_case(&case, decode, None),
         "case: 1
 contract: gdn_decode
-version: 1
+version: 2
 dtypes: {io: f16, state: f32}
-options: {state_layout: vk, gate_form: log, head_map: block}
+options: {state_layout: vk, gate_form: log, alpha_clamp: none, head_map: block, qk_norm: none, output_gate: none, snapshot: none}
+variants: {retention: registers, epilogue: fused}
 dims: {N: 2, Hk: 1, Hv: 1, Dk: 32, Dv: 32, slots: 3}
 lists: {slot: [2, -1]}
-scalars: {scale: 0x3e000000}
-stores: {qkv: {packed: 8}, gates: separate}
+scalars: {scale: 0x3e000000, qk_eps: 0x3e000000, norm_eps: 0x3e000000, alpha_low: 0x3e000000, alpha_high: 0x3e000000}
+stores: {qkv: {packed: 8}, gates: separate, raw: separate}
 poison: quiet
 tensors:
   slot_of: {derived: [2, -1]}

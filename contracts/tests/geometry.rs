@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::sample;
+use common::{plain_sample, sample};
 use contracts::{Case, CaseTensor, Content, Contract, Fill, Geometry, Layout, StoreForm, contract};
 
 fn gdn_decode() -> (&'static Contract, Case) {
     let contract = contract("gdn_decode").expect("gdn_decode");
-    let mut case = sample(contract, 1);
+    let mut case = plain_sample(contract, 1);
     for (name, size) in [("N", 3), ("Hk", 1), ("Hv", 2), ("Dk", 32), ("Dv", 64), ("slots", 4)] {
         case.dims[name] = size;
     }
@@ -194,7 +194,7 @@ fn illegal_cases_say_what_is_wrong() {
             |c| c.contract = "other".into(),
             "contract: the case is for `other`; use the contract `gdn_decode`",
         ),
-        (|c| c.version = 2, "version: the case is for version 2, the contract is 1"),
+        (|c| c.version = 3, "version: the case is for version 3, the contract is 2"),
         (|c| c.dims.retain(|name, _| name != "N"), "dims.N: it is undecided; add `N:` to dims"),
         (|c| c.dims.extend([("M".to_owned(), 1)]), "dims.M: the contract has no `M`"),
         (|c| c.dims["Dk"] = 33, "dims.Dk: 33 is not allowed; write one of [32, 64, 128]"),
@@ -267,7 +267,7 @@ fn domains_bind_live_elements_and_spare_planted_nan() {
     case.tensors["q"].content = at(&[(0, f32::INFINITY)]);
     assert!(message(contract, &case).contains("outside the domain"));
     case.tensors["q"].content = at(&[]);
-    // Slot 1 is dead, slot 2 is live; g has no NaN policy.
+    // Slot 1 is dead, slot 2 is live.
     let slot = 2 * 64 * 32;
     case.tensors["s"].content = at(&[(slot, 1e9)]);
     assert!(Geometry::of(contract, &case).is_ok());
@@ -275,7 +275,18 @@ fn domains_bind_live_elements_and_spare_planted_nan() {
     assert!(message(contract, &case).contains("tensors.s[2, 0, 0, 0]"));
     case.tensors["s"].content = at(&[]);
     case.tensors["g"].content = at(&[(0, f32::NAN)]);
-    assert!(message(contract, &case).contains("tensors.g[0, 0]: NaN"));
+    assert!(Geometry::of(contract, &case).is_ok(), "NaN may be planted in g");
+    let mut strict = contract.clone();
+    strict.nan.as_mut().expect("a policy").into.retain(|tensor| tensor != "g");
+    assert!(message(&strict, &case).contains("tensors.g[0, 0]: NaN"));
+    // A bound above alone: minus infinity is no decay left.
+    case.tensors["g"].content = at(&[(0, f32::NEG_INFINITY)]);
+    assert!(Geometry::of(&strict, &case).is_ok());
+    // What q may hold depends on who normalises it.
+    case.tensors["g"].content = at(&[]);
+    case.tensors["q"].content = at(&[(0, 0.8), (1, 0.8)]);
+    case.options["qk_norm"] = "l2".into();
+    assert!(Geometry::of(contract, &case).is_ok());
 }
 
 #[test]

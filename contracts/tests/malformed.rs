@@ -291,6 +291,22 @@ fn promises_mention_what_exists() {
         "bad.yaml:34: relations.alone.alone.axis: `M` is no dim; write one of N, R, D, pool",
     );
     refused(
+        "{alone: {axis: N}, compare",
+        "{same: {set: {order: sideways}}, compare",
+        "bad.yaml:34: relations.alone.same.set.order: `sideways` is no value of `order`; write one of first, last",
+    );
+    refused(
+        "{alone: {axis: N}, compare",
+        "{copies: {of: s, into: y, by: slot}, compare",
+        "bad.yaml:34: relations.alone.copies: the two outputs are not slots and rows of one type and shape; name an \
+         output in the list's pool and one over the list's axis",
+    );
+    refused(
+        "align: 8, domain: finite",
+        "align: 8, domain: {by: {order: {first: finite}}}",
+        "bad.yaml:22: tensors.x.domain: `by` says nothing for `order: last`; add `last:`",
+    );
+    refused(
         "{set_dtype: {x: f16}",
         "{set_dtype: {x: bf16}",
         "bad.yaml:36: rejects.wide_x.set_dtype.x: `x` may be bf16; name a type it must not have",

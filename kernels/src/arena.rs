@@ -3,7 +3,7 @@
 //! the next [`Arena::clear`].
 
 use contracts::dtype::{DType, Poison};
-use ptx_vm::{BufferId, Memory};
+use ptx_vm::{BufferId, Memory, marks};
 
 /// The memory of one case. Reused from case to case: clearing keeps the allocations.
 pub struct Arena {
@@ -64,6 +64,11 @@ impl Arena {
         self.memory.allocate(name, len_bytes, &poison_pattern(dtype, self.poison), 0)
     }
 
+    /// Adds a buffer of scratch that holds zeros.
+    pub(crate) fn add_zeroed_scratch(&mut self, name: &str, len_bytes: u64) -> BufferId {
+        self.memory.allocate(name, len_bytes, &[], marks::INIT)
+    }
+
     /// The buffer of this index, if the call has it.
     pub fn buffer(&self, index: u32) -> Option<BufferId> {
         (index < self.buffers).then_some(BufferId(index))
@@ -88,7 +93,6 @@ impl Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ptx_vm::marks;
 
     #[test]
     fn a_fill_repeats_the_poison_of_its_type() {

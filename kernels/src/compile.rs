@@ -5,6 +5,7 @@
 mod find;
 mod normalise;
 mod nvrtc;
+pub mod resources;
 
 pub use find::{Installation, NVRTC_VARIABLE};
 
@@ -74,6 +75,13 @@ pub enum CompileError {
         stem: String,
         /// The stems there are.
         known: Vec<String>,
+    },
+    /// What the kernels need of the GPU cannot be told, or is too much.
+    Resources {
+        /// What is wrong.
+        what: String,
+        /// What would be right.
+        remedy: String,
     },
     /// A result cannot be written.
     Write {
@@ -393,6 +401,7 @@ impl fmt::Display for CompileError {
             CompileError::Unknown { stem, known } => {
                 write!(f, "no kernel `{stem}`; there are {}", known.join(", "))
             }
+            CompileError::Resources { what, remedy } => write!(f, "{what}; {remedy}"),
             CompileError::Write { path, error } => write!(f, "cannot write {path}: {error}"),
         }
     }

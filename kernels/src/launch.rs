@@ -13,7 +13,7 @@ pub struct Plan {
     pub launches: Vec<Launch>,
 }
 
-/// Scratch the caller's arena provides; contents undefined at the start.
+/// Scratch the caller's arena provides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scratch {
     /// For reports.
@@ -22,6 +22,10 @@ pub struct Scratch {
     pub dtype: DType,
     /// Shape; dense.
     pub shape: Vec<u64>,
+    /// Whether the caller gives it zeroed. Then the plan leaves it zero: whoever owns it clears it
+    /// once, and it serves run after run, replays of a captured graph included. Runs that may overlap
+    /// need scratch of their own. Otherwise its contents are undefined at the start.
+    pub zeroed: bool,
 }
 
 /// One kernel launch.

@@ -10,11 +10,15 @@ pub mod sources;
 use crate::compile;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The environment variable that replaces the embedded PTX by a folder of files.
 pub const PTX_DIR_VARIABLE: &str = "ASSAY_PTX_DIR";
+
+/// Largest PTX file read in place of an embedded one.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// The command that makes PTX anew.
 pub const COMPILE_COMMAND: &str = "cargo run --release -- compile";
@@ -80,6 +84,13 @@ pub enum PtxError {
         /// The operating system's words.
         error: String,
     },
+    /// A file that `ASSAY_PTX_DIR` puts in place of an embedded one cannot be read.
+    Replacement {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        error: String,
+    },
     /// The machine's parser refuses the text.
     Parse {
         /// The PTX file.
@@ -130,9 +141,11 @@ fn loaded(stem: &str) -> Result<&'static Loaded, PtxError> {
 fn load(stem: &str, folder: Option<&Path>, root: Option<&Path>) -> Result<&'static str, PtxError> {
     let name = ptx_name(stem, folder);
     let text: &'static str = match folder {
-        Some(_) => match std::fs::read_to_string(&name) {
+        Some(_) => match read_replacement(Path::new(&name)) {
             Ok(text) => Box::leak(text.into_boxed_str()),
-            Err(error) => return Err(PtxError::Read { path: name, error: error.to_string() }),
+            Err(error) => {
+                return Err(PtxError::Replacement { path: name, error: error.to_string() });
+            }
         },
         None => embedded(stem).ok_or_else(|| PtxError::Missing { stem: stem.to_owned() })?,
     };
@@ -141,6 +154,21 @@ fn load(stem: &str, folder: Option<&Path>, root: Option<&Path>) -> Result<&'stat
         // Without sources only the header can be checked.
         None => drop(Header::of(text, &name)?),
     }
+    Ok(text)
+}
+
+/// A file's text, refused before it is opened when it is none: a pipe would wait for its other end.
+fn read_replacement(path: &Path) -> io::Result<String> {
+    let refused = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
+        return refused("it is no regular file".to_owned());
+    }
+    if about.len() > MOST_BYTES {
+        return refused(format!("its {} bytes are more than {MOST_BYTES}", about.len()));
+    }
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MOST_BYTES).read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -256,6 +284,11 @@ impl fmt::Display for PtxError {
                 write!(f, "{first} and {second} would both make one PTX file; rename one")
             }
             PtxError::Read { path, error } => write!(f, "cannot read {path}: {error}"),
+            PtxError::Replacement { path, error } => write!(
+                f,
+                "cannot read {path}: {error}; {PTX_DIR_VARIABLE} names the folder it is looked for in: \
+                 compile into that folder, or unset the variable"
+            ),
             PtxError::Parse { ptx, error } => write!(f, "{ptx} cannot be parsed: {error}"),
         }
     }
@@ -332,7 +365,12 @@ mod tests {
         let text = header(&hash).to_string();
         let (folder, root) = (Some(root.path()), Some(root.path()));
         let file = folder.expect("a folder").join("k.ptx");
-        assert!(matches!(load("k", folder, root), Err(PtxError::Read { .. })));
+        let missing = load("k", folder, root).expect_err("no file yet").to_string();
+        assert!(missing.contains("k.ptx") && missing.contains(PTX_DIR_VARIABLE), "{missing}");
+        fs::create_dir(&file).expect("a folder in the file's place");
+        let odd = load("k", folder, root).expect_err("no file").to_string();
+        assert!(odd.contains("no regular file") && odd.contains(PTX_DIR_VARIABLE), "{odd}");
+        fs::remove_dir(&file).expect("removed");
         fs::write(&file, &text).expect("a file");
         assert_eq!(load("k", folder, root), Ok(text.as_str()));
         fs::write(&file, header("00").to_string()).expect("a file");

@@ -60,7 +60,7 @@ fn case(y_bytes: u64, y_marks: u8) -> (Call, Arena) {
 
 fn through_scratch() -> Plan {
     Plan {
-        scratch: vec![Scratch { name: "s", dtype: DType::I32, shape: vec![64] }],
+        scratch: vec![Scratch { name: "s", dtype: DType::I32, shape: vec![64], zeroed: false }],
         launches: vec![
             copy(Argument::Tensor("x"), Argument::Scratch(0), 0, 64),
             copy(Argument::Scratch(0), Argument::Tensor("y"), 1, 60),

@@ -74,14 +74,57 @@ fn gdn(io: DType, key_dim: u64, value_dim: u64, sequences: u64, rows: u64) -> Ca
             ("o", io, &values),
             ("cu_seqlens", DType::I32, &[sequences + 1]),
         ],
-        &[("scale", 0.125)],
+        &[
+            ("scale", 0.125),
+            ("qk_eps", 1e-6),
+            ("norm_eps", 1e-6),
+            ("alpha_low", 0.0),
+            ("alpha_high", 1.0),
+        ],
         &[
             ("head_map", "cyclic"),
             ("initial_state", "slot"),
             ("state_layout", "vk"),
             ("gate_form", "log"),
+            ("alpha_clamp", "none"),
+            ("qk_norm", "none"),
+            ("output_gate", "none"),
+            ("snapshot", "none"),
+            ("retention", "registers"),
+            ("epilogue", "fused"),
+            ("C", "64"),
         ],
     )
+}
+
+/// A decode step of `sequences` with everything fused, in raw gates.
+fn fused(io: DType, state: DType, key_dim: u64, value_dim: u64, sequences: u64) -> Call {
+    let [_, value_heads] = HEADS;
+    let mut call = gdn(io, key_dim, value_dim, sequences, sequences);
+    let gates = [sequences, value_heads];
+    let slot = [value_heads, value_dim, key_dim];
+    let mut add = |name: &str, dtype: DType, shape: &[u64]| {
+        let buffer = call.tensors.len() as u32;
+        call.tensors.push((name.to_owned(), tensor(buffer, dtype, shape)));
+    };
+    add("a", io, &gates);
+    add("b", io, &gates);
+    add("dt_bias", DType::F32, &[value_heads]);
+    add("a_log", DType::F32, &[value_heads]);
+    add("z", io, &[sequences, value_heads, value_dim]);
+    add("w", io, &[value_dim]);
+    add("snap", state, &[&[sequences], &slot[..]].concat());
+    edit(&mut call, "s").dtype = state;
+    for (option, word) in [
+        ("gate_form", "raw"),
+        ("alpha_clamp", "range"),
+        ("qk_norm", "l2"),
+        ("output_gate", "rms_silu"),
+        ("snapshot", "each"),
+    ] {
+        set_word(&mut call, option, word);
+    }
+    call
 }
 
 fn ple(out: DType, count: u64) -> Call {
@@ -109,6 +152,18 @@ fn argmax(dtype: DType, rows: u64, columns: u64, parts: &str) -> Call {
         ],
         &[],
         &[("value_kind", "f32"), ("blocks_per_row", parts)],
+    )
+}
+
+fn topk(dtype: DType, rows: u64, columns: u64, k: u64, parts: &str) -> Call {
+    call(
+        &[
+            ("x", dtype, &[rows, columns]),
+            ("ids", DType::I32, &[rows, k]),
+            ("values", DType::F32, &[rows, k]),
+        ],
+        &[],
+        &[("blocks_per_row", parts)],
     )
 }
 
@@ -167,12 +222,29 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
     };
     for io in IO {
         for key_dim in [32, 64, 128] {
-            check("gdn_decode", &gdn(io, key_dim, 64, 3, 3));
+            for state in [DType::F32, DType::F16] {
+                let mut step = gdn(io, key_dim, 64, 3, 3);
+                edit(&mut step, "s").dtype = state;
+                check("gdn_decode", &step);
+                let mut step = fused(io, state, key_dim, 64, 3);
+                check("gdn_decode", &step);
+                set_word(&mut step, "epilogue", "apart");
+                check("gdn_decode", &step);
+                set_word(&mut step, "epilogue", "fused");
+                set_word(&mut step, "output_gate", "none");
+                check("gdn_decode", &step);
+                if key_dim == 128 {
+                    set_word(&mut step, "retention", "shared");
+                    check("gdn_decode", &step);
+                }
+            }
             check("gdn_chunk", &gdn(io, key_dim, 32, 3, 130));
         }
         check("ple_gather", &ple(io, 40));
         check("argmax_rows", &argmax(io, 3, 1000, "1"));
         check("argmax_rows", &argmax(io, 3, 1000, "4"));
+        check("row_topk", &topk(io, 3, 1000, 10, "1"));
+        check("row_topk", &topk(io, 3, 1000, 64, "4"));
     }
     check("canary_row_sum", &canary());
     for module in modules {
@@ -186,6 +258,19 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
 fn grids_cover_the_work_and_scratch_its_bound() {
     let decode = plan("gdn_decode", &gdn(DType::BF16, 128, 64, 70_000, 70_000)).expect("legal");
     assert_eq!(decode.launches[0].grid, [2, 4, 65_535], "later sequences are taken in turn");
+    assert_eq!(decode.launches[0].block, [128, 1, 1]);
+
+    // A norm needs its head whole, so a block has all value channels; apart, the step leaves it f32.
+    let mut gated = fused(DType::BF16, DType::F16, 128, 128, 3);
+    let launches = plan("gdn_decode", &gated).expect("legal").launches;
+    assert_eq!((launches[0].grid, launches[0].block), ([1, 4, 3], [256, 1, 1]));
+    let narrow = plan("gdn_decode", &fused(DType::BF16, DType::F16, 128, 32, 3)).expect("legal");
+    assert_eq!(narrow.launches[0].block, [128, 1, 1]);
+    set_word(&mut gated, "epilogue", "apart");
+    let apart = plan("gdn_decode", &gated).expect("legal");
+    assert_eq!((apart.launches[0].grid, apart.launches[0].block), ([4, 4, 3], [64, 1, 1]));
+    assert_eq!((apart.launches[1].grid, apart.launches[1].block), ([4, 3, 1], [128, 1, 1]));
+    assert_eq!((apart.scratch[0].dtype, &*apart.scratch[0].shape), (DType::F32, &[3, 4, 128][..]));
 
     let chunk = plan("gdn_chunk", &gdn(DType::F32, 32, 64, 3, 130)).expect("legal");
     let grids: Vec<_> = chunk.launches.iter().map(|launch| launch.grid[0]).collect();
@@ -194,9 +279,30 @@ fn grids_cover_the_work_and_scratch_its_bound() {
     assert_eq!(shapes[0], [130, 4, 2]);
     assert_eq!(shapes[3], [5, 4, 64, 32], "value channels, then key channels");
 
+    let mut short = gdn(DType::BF16, 128, 128, 3, 130);
+    set_word(&mut short, "C", "32");
+    let short = plan("gdn_chunk", &short).expect("legal");
+    let grids: Vec<_> = short.launches.iter().map(|launch| launch.grid[0]).collect();
+    assert_eq!(grids, [(130 / 32 + 3) * 2, 3 * 4 * 2], "key heads, then halves of value heads");
+    assert_eq!(short.scratch[1].shape, [7, 4, 32, 32]);
+    assert_eq!(short.launches[1].block, [320, 1, 1]);
+    assert_eq!(short.launches[1].dynamic_shared_bytes, 169_984, "InterTiles<128>::kBytes");
+
     let wide = plan("argmax_rows", &argmax(DType::F16, 2, 1001, "4")).expect("legal");
     assert_eq!(wide.launches[0].grid, [2, 4, 1]);
     assert_eq!(wide.launches[0].arguments.last(), Some(&Argument::I32(256)), "whole vectors");
+
+    let zeroed: Vec<_> = wide.scratch.iter().map(|scratch| scratch.zeroed).collect();
+    assert_eq!(zeroed, [false, true], "only the counters are");
+
+    let split = plan("row_topk", &topk(DType::F32, 2, 1001, 64, "4")).expect("legal");
+    assert_eq!(split.launches[0].grid, [2, 4, 1]);
+    assert_eq!(split.launches[0].block, [128, 1, 1], "four warps can offer 64 candidates");
+    assert_eq!(split.scratch[0].shape, [2, 128, 4]);
+    assert_eq!(split.scratch[1].len_bytes(), 8);
+    assert!(split.scratch[1].zeroed);
+    let whole = plan("row_topk", &topk(DType::F32, 2, 151_936, 1, "1")).expect("legal");
+    assert_eq!((whole.launches[0].block, whole.scratch.len()), ([512, 1, 1], 0));
 
     let gather = plan("ple_gather", &ple(DType::F32, 0)).expect("legal");
     assert_eq!(gather.launches[0].grid, [1, 1, 1], "the status word is written without ids too");
@@ -209,6 +315,8 @@ fn empty_work_plans_nothing_but_what_an_empty_sequence_needs() {
     assert!(
         plan("argmax_rows", &argmax(DType::F32, 0, 5, "4")).expect("legal").launches.is_empty()
     );
+    let no_rows = plan("row_topk", &topk(DType::F32, 0, 5, 8, "2")).expect("legal");
+    assert!(no_rows.launches.is_empty() && no_rows.scratch.is_empty());
     let sequences_of_no_rows = plan("gdn_chunk", &gdn(DType::F32, 32, 32, 2, 0)).expect("legal");
     assert_eq!(sequences_of_no_rows.launches.len(), 3, "a zero state may have to be written");
 }
@@ -220,7 +328,7 @@ fn layouts_callers_may_use_are_accepted_and_passed_on() {
     edit(&mut padded, "v").strides[0] += 16;
     edit(&mut padded, "v").offset_bytes = 16;
     let plan_of = plan("gdn_chunk", &padded).expect("padded rows are legal");
-    assert!(plan_of.launches[0].arguments.contains(&Argument::I64(4 * 64 + 16)));
+    assert!(plan_of.launches[1].arguments.contains(&Argument::I64(4 * 64 + 16)));
     assert!(plan_of.launches[1].arguments.contains(&Argument::I64(4 * 64 * 64 + 8)));
 
     // Slices of one packed [q | k | v] row interleave without overlap.
@@ -279,7 +387,7 @@ fn gated_delta_refusals_fire() {
             ("o", DType::F32),
             ("g", DType::BF16),
             ("beta", DType::F16),
-            ("s", DType::F16),
+            ("s", DType::BF16),
             ("slot_of", DType::I32),
         ] {
             refuses(name, legal, ErrorKind::Dtype, tensor, |call| {
@@ -359,9 +467,72 @@ fn gated_delta_refusals_fire() {
     refuses("gdn_chunk", &chunk, ErrorKind::Align, "cu_seqlens", |call| {
         edit(call, "cu_seqlens").offset_bytes = 2;
     });
+    refuses("gdn_chunk", &chunk, ErrorKind::Shape, "C", |call| set_word(call, "C", "48"));
     refuses("gdn_chunk", &chunk, ErrorKind::Shape, "initial_state", |call| {
         set_word(call, "initial_state", "one");
     });
+}
+
+#[test]
+fn refusals_of_a_fused_step_fire() {
+    let legal = &fused(DType::BF16, DType::F16, 128, 64, 3);
+    let refuses = |kind, argument: &str, break_it: &dyn Fn(&mut Call)| {
+        refuses("gdn_decode", legal, kind, argument, break_it);
+    };
+    for (tensor, foreign) in [
+        ("a", DType::F32),
+        ("b", DType::F32),
+        ("z", DType::F16),
+        ("w", DType::F32),
+        ("dt_bias", DType::BF16),
+        ("a_log", DType::F16),
+        // A narrow pool is never read or copied at another width.
+        ("snap", DType::F32),
+    ] {
+        refuses(ErrorKind::Dtype, tensor, &|call| edit(call, tensor).dtype = foreign);
+        refuses(ErrorKind::Shape, tensor, &|call| {
+            call.tensors.retain(|(name, _)| name != tensor);
+        });
+        refuses(ErrorKind::Shape, tensor, &|call| edit(call, tensor).shape[0] += 1);
+    }
+    for tensor in ["dt_bias", "a_log", "w"] {
+        refuses(ErrorKind::Shape, tensor, &|call| edit(call, tensor).strides[0] = 2);
+    }
+    refuses(ErrorKind::Align, "snap", &|call| edit(call, "snap").strides[0] += 4);
+    refuses(ErrorKind::Alias, "snap", &|call| {
+        let victim = edit(call, "z").buffer;
+        edit(call, "snap").buffer = victim;
+    });
+    refuses(ErrorKind::Alias, "s", &|call| {
+        let victim = edit(call, "snap").buffer;
+        edit(call, "s").buffer = victim;
+    });
+    for option in
+        ["gate_form", "alpha_clamp", "qk_norm", "output_gate", "snapshot", "retention", "epilogue"]
+    {
+        refuses(ErrorKind::Shape, option, &|call| set_word(call, option, "some"));
+        refuses(ErrorKind::Shape, option, &|call| call.words.retain(|(name, _)| name != option));
+    }
+    refuses(ErrorKind::Shape, "retention", &|call| set_word(call, "retention", "shared"));
+    refuses(ErrorKind::Shape, "retention", &|call| {
+        *call = gdn(DType::F32, 64, 64, 3, 3);
+        set_word(call, "retention", "shared");
+    });
+    refuses(ErrorKind::Shape, "epilogue", &|call| {
+        set_word(call, "output_gate", "none");
+        set_word(call, "epilogue", "apart");
+    });
+    for scalar in ["qk_eps", "norm_eps", "alpha_low", "alpha_high"] {
+        refuses(ErrorKind::Shape, scalar, &|call| {
+            call.scalars.retain(|(name, _)| name != scalar);
+        });
+    }
+    for low in [2.0, f32::NAN] {
+        refuses(ErrorKind::Shape, "alpha_low", &|call| {
+            let low_bound = call.scalars.iter_mut().find(|(name, _)| name == "alpha_low");
+            low_bound.expect("a bound").1 = ScalarArg::F32(low.to_bits());
+        });
+    }
 }
 
 #[test]
@@ -416,6 +587,51 @@ fn ple_gather_refusals_fire() {
         refuses("ple_gather", legal, ErrorKind::Alias, written, |call| {
             let victim = edit(call, "ids").buffer;
             edit(call, written).buffer = victim;
+        });
+    }
+}
+
+#[test]
+fn row_topk_refusals_fire() {
+    let legal = &topk(DType::F16, 3, 100, 8, "2");
+    for (tensor, foreign) in [("x", DType::I32), ("ids", DType::I64), ("values", DType::F16)] {
+        refuses("row_topk", legal, ErrorKind::Dtype, tensor, |call| {
+            edit(call, tensor).dtype = foreign
+        });
+    }
+    for k in [0, 65] {
+        refuses("row_topk", legal, ErrorKind::Shape, "ids", |call| {
+            for tensor in ["ids", "values"] {
+                let output = edit(call, tensor);
+                (output.shape[1], output.strides[0]) = (k, k);
+            }
+        });
+    }
+    refuses("row_topk", legal, ErrorKind::Shape, "values", |call| {
+        edit(call, "values").shape[1] = 4
+    });
+    for tensor in ["ids", "values"] {
+        refuses("row_topk", legal, ErrorKind::Shape, tensor, |call| {
+            edit(call, tensor).shape[0] = 4
+        });
+        refuses("row_topk", legal, ErrorKind::Shape, tensor, |call| {
+            edit(call, tensor).strides[0] = 9
+        });
+        refuses("row_topk", legal, ErrorKind::Alias, tensor, |call| {
+            let victim = edit(call, "x").buffer;
+            edit(call, tensor).buffer = victim;
+        });
+    }
+    refuses("row_topk", legal, ErrorKind::Shape, "x", |call| edit(call, "x").strides[0] = 99);
+    refuses("row_topk", legal, ErrorKind::Align, "x", |call| edit(call, "x").offset_bytes = 1);
+    refuses("row_topk", legal, ErrorKind::Shape, "x", |call| edit(call, "x").shape[1] = 0);
+    refuses("row_topk", legal, ErrorKind::Shape, "x", |call| {
+        let x = edit(call, "x");
+        (x.shape[1], x.strides[0]) = (1 << 31, 1 << 31);
+    });
+    for word in ["0", "65536", "many"] {
+        refuses("row_topk", legal, ErrorKind::Shape, "blocks_per_row", |call| {
+            set_word(call, "blocks_per_row", word);
         });
     }
 }

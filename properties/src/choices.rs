@@ -70,8 +70,22 @@ impl Choices for Seeded {
 pub struct Tape {
     seed: u64,
     records: HashMap<u16, u64>,
-    /// Keys asked for, in order of first use: what a mutator may edit.
-    pub asked: Vec<u16>,
+    /// Keys asked for with what was answered, in order of first use: what a mutator may edit.
+    pub asked: Vec<(u16, Answer)>,
+}
+
+/// An answer, coarsely: which of few, or about how large and how near the end.
+pub type Answer = u8;
+
+/// Seeds and other wide ranges say nothing; small numbers stand for themselves, larger ones for their
+/// size, the last one for being the last.
+fn coarse(answer: u64, count: u64) -> Answer {
+    match answer {
+        _ if count > 1 << 32 => 0,
+        _ if answer + 1 == count => Answer::MAX,
+        0..8 => answer as Answer,
+        _ => 8 + answer.ilog2() as Answer,
+    }
 }
 
 impl Tape {
@@ -95,17 +109,16 @@ impl Tape {
 impl Choices for Tape {
     fn choose(&mut self, path: Path, count: u64) -> u64 {
         let key = path.key();
-        if !self.asked.contains(&key) {
-            self.asked.push(key);
-        }
-        if count <= 1 {
-            return 0;
-        }
-        match self.records.get(&key) {
+        let answer = match self.records.get(&key) {
+            _ if count <= 1 => 0,
             Some(value) => value % count,
             None if self.seed == 0 => 0,
             None => scale(mix(self.seed, path.0), count),
+        };
+        if !self.asked.iter().any(|(known, _)| *known == key) {
+            self.asked.push((key, coarse(answer, count)));
         }
+        answer
     }
 }
 

@@ -1,8 +1,10 @@
 //! Failing cases on disk: `corpora/<contract>/<clause>-<digest>.yaml`, written whole or not at all and
 //! replayed for ever. A file that cannot be read is reported beside those that can, never skipped.
 
+mod folders;
 mod known_failures;
 
+pub use folders::{files, strays};
 pub use known_failures::{KnownFailure, KnownFailures, Standing};
 
 use crate::subject::Subject;
@@ -56,6 +58,15 @@ pub enum CorpusError {
         /// The folder.
         folder: PathBuf,
     },
+    /// Something that would never be replayed.
+    Stray {
+        /// File or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+        /// What would be right.
+        remedy: &'static str,
+    },
     /// A verdict that is no failure has no regression.
     NotAFailure,
     /// A case file is no case.
@@ -84,17 +95,17 @@ impl fmt::Display for CorpusError {
         match self {
             CorpusError::Permission { path, doing } => write!(
                 f,
-                "{}: no permission for {doing}; change its owner or mode, or name another folder with --corpora",
+                "{}: no permission for {doing}; change its owner or mode, or keep the corpora elsewhere (--corpora FOLDER)",
                 path.display()
             ),
             CorpusError::DiskFull { path } => write!(
                 f,
-                "{}: no space left, nothing was written; make room or name a folder on another disk with --corpora",
+                "{}: no space left, nothing was written; make room, or keep the corpora on another disk (--corpora FOLDER)",
                 path.display()
             ),
             CorpusError::Io { path, doing, error } => write!(
                 f,
-                "{}: {doing} failed: {error}; put that right or name another folder with --corpora",
+                "{}: {doing} failed: {error}; put that right, or keep the corpora elsewhere (--corpora FOLDER)",
                 path.display()
             ),
             CorpusError::TooLarge { path, len_bytes, limit_bytes } => write!(
@@ -108,6 +119,9 @@ impl fmt::Display for CorpusError {
                 "{}: more than {MOST_FILES} files; move those that show the same failure away",
                 folder.display()
             ),
+            CorpusError::Stray { path, what, remedy } => {
+                write!(f, "{}: {what}; {remedy}", path.display())
+            }
             CorpusError::NotAFailure => f.write_str(
                 "a case that does not fail is no regression; write only what disagrees or faults",
             ),
@@ -124,31 +138,6 @@ impl std::error::Error for CorpusError {
             _ => None,
         }
     }
-}
-
-/// The stored cases of one contract, sorted by name; none when the folder does not exist.
-pub fn files(root: &Path, contract: &str) -> Result<Vec<PathBuf>, CorpusError> {
-    let folder = root.join(contract);
-    let doing = "listing the folder";
-    let entries = match std::fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(CorpusError::io(&folder, doing, error)),
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|error| CorpusError::io(&folder, doing, error))?.path();
-        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if hidden || path.extension().is_none_or(|extension| extension != "yaml") {
-            continue;
-        }
-        if files.len() == MOST_FILES {
-            return Err(CorpusError::TooMany { folder });
-        }
-        files.push(path);
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// Every stored case of a contract, sorted by file name. A file that cannot be read, is too large, or
@@ -295,11 +284,18 @@ fn header(path: &Path, root: &Path, case: &Case, verdict: &Verdict) -> String {
     format!("{verdict}\n{}\n{}", describe(case), replay_command(path, root))
 }
 
-/// The command that replays a stored case, with the path as seen from the repository.
+/// The command that replays a stored case: as seen from the repository for a file of its corpora,
+/// otherwise with the path at hand.
 pub fn replay_command(path: &Path, root: &Path) -> String {
-    let inside = path.strip_prefix(root).map(|rest| Path::new("corpora").join(rest));
-    let standard = root.file_name().is_some_and(|name| name == "corpora");
-    let shown = inside.ok().filter(|_| standard).unwrap_or_else(|| path.to_owned());
+    let ours = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../corpora")).canonicalize();
+    let is_ours = match (ours, root.canonicalize()) {
+        (Ok(ours), Ok(root)) => ours == root,
+        // A binary away from its checkout: by convention the commands run in the repository.
+        (Err(_), _) => root == Path::new("corpora"),
+        _ => false,
+    };
+    let inside = path.strip_prefix(root).ok().filter(|_| is_ours);
+    let shown = inside.map_or_else(|| path.to_owned(), |rest| Path::new("corpora").join(rest));
     format!("cargo run --release -- replay {}", shown.display())
 }
 

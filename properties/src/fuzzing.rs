@@ -1,15 +1,16 @@
 //! What every libFuzzer target does with its bytes: a tape becomes a case, the case a verdict. A
-//! disagreement is shrunk and written to `corpora/` before the process crashes on it.
+//! disagreement is shrunk and written to `corpora/` before the process crashes on it. Inputs are kept
+//! for the kernel's branches they reach and for the decisions they make, not for the harness's own.
 
 use crate::check::{Workspace, check};
-use crate::choices::{Tape, mix};
+use crate::choices::{Answer, Tape, mix};
 use crate::corpus;
 use crate::counters::Counters;
 use crate::generate;
 use crate::report;
 use crate::search::shrink_on;
 use crate::subject::{Subject, subject};
-use kernels::backend::vm::VmBackend;
+use kernels::backend::vm::{VmBackend, guidance};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -68,10 +69,22 @@ impl Harness {
     /// On a disagreement or fault, after it has been shrunk and written; and when the tool fails.
     pub fn run(&mut self, bytes: &[u8]) -> Keep {
         self.inputs += 1;
+        let keep = self.examine(bytes);
+        // The first input keeps them: libFuzzer wants to see that there is instrumented code.
+        if self.inputs > 1 {
+            guidance::forget_host_code();
+        }
+        keep
+    }
+
+    fn examine(&mut self, bytes: &[u8]) -> Keep {
         let mut tape = Tape::new(bytes);
         let draw = generate::draw(self.subject, &mut tape);
         self.remember(&tape.asked);
         let Ok(draw) = draw else { return Keep::No };
+        for (key, answer) in &tape.asked {
+            guidance::count_feature(u64::from(*key) << 8 | u64::from(*answer));
+        }
         let before = self.backend.launches();
         let verdict = check(
             self.subject,
@@ -93,8 +106,8 @@ impl Harness {
         Keep::Yes
     }
 
-    fn remember(&mut self, asked: &[u16]) {
-        for key in asked {
+    fn remember(&mut self, asked: &[(u16, Answer)]) {
+        for (key, _) in asked {
             if let Err(place) = self.asked.binary_search(key) {
                 self.asked.insert(place, *key);
             }

@@ -69,7 +69,7 @@ pub fn replay_on(
     let mut workspace = Workspace::new();
     let mut replays = Vec::new();
     for path in paths {
-        let (subject, case) = read(path)?;
+        let (subject, case) = read(root, path)?;
         let examine = match &case.found {
             Some(found) if !found.clause.starts_with("house.") => {
                 Examine::for_clause(&found.clause)
@@ -101,8 +101,9 @@ pub fn replay_on(
     Ok(replays)
 }
 
-/// The contract a file speaks of, from its own `contract:` line, and the case.
-fn read(path: &Path) -> Result<(&'static Subject, Case), ToolError> {
+/// The contract a file speaks of, from its own `contract:` line, and the case. A file under `root`
+/// must lie in its contract's folder.
+fn read(root: &Path, path: &Path) -> Result<(&'static Subject, Case), ToolError> {
     let name = corpus::contract_of(path).map_err(|error| ToolError::Missing(error.to_string()))?;
     let subject = subject(&name).ok_or_else(|| {
         ToolError::Missing(format!(
@@ -110,6 +111,15 @@ fn read(path: &Path) -> Result<(&'static Subject, Case), ToolError> {
             path.display()
         ))
     })?;
+    let folder = path.parent().filter(|folder| is_folder_of(root, folder));
+    if let Some(folder) = folder.and_then(Path::file_name).filter(|folder| *folder != name.as_str())
+    {
+        return Err(ToolError::Missing(format!(
+            "{}: contract: `{name}`, in the folder of `{}`; move the file to the folder of its contract",
+            path.display(),
+            folder.display()
+        )));
+    }
     let case = corpus::read(path, subject.contract).map_err(ToolError::Case)?;
     if let Some(found) = &case.found
         && !subject.clauses.iter().any(|clause| clause.id == found.clause)
@@ -121,4 +131,10 @@ fn read(path: &Path) -> Result<(&'static Subject, Case), ToolError> {
         )));
     }
     Ok((subject, case))
+}
+
+/// Whether `folder` lies directly under the corpora.
+fn is_folder_of(root: &Path, folder: &Path) -> bool {
+    let above = folder.canonicalize().ok().and_then(|folder| folder.parent().map(Path::to_owned));
+    above.is_some() && above == root.canonicalize().ok()
 }

@@ -2,12 +2,14 @@
 //! to see the fault without a debugger; JSON has the same under keys that do not change.
 
 mod clause;
+mod explain;
 mod finding;
 mod paint;
 mod replays;
 mod summary;
 
 pub use clause::promise;
+pub use explain::explain;
 pub use finding::{finding, finding_json};
 pub use paint::Paint;
 pub use replays::{replays, replays_json};

@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn names_find_their_references_and_canaries_stay_apart() {
-        for name in ["gdn_decode", "gdn_chunk", "ple_gather", "argmax_rows"] {
+        for name in ["gdn_decode", "gdn_chunk", "ple_gather", "argmax_rows", "row_topk"] {
             assert!(reference(name).is_some(), "{name}");
             assert!(canary_reference(name).is_none(), "{name}");
         }

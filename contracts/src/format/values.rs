@@ -1,10 +1,12 @@
 //! The closed lists of domains and of generators: what callers may pass and what is drawn. A name here
 //! has one meaning; how it is drawn is decided where cases are generated.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Which values are legal, elementwise unless said.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Domain {
     /// Every bit pattern.
@@ -17,12 +19,14 @@ pub enum Domain {
     Nonzero,
     /// Between the two, inclusive.
     Range([f64; 2]),
+    /// This or less, −∞ included.
+    AtMost(f64),
     /// The L2 norm of each innermost row is at most this.
     RowNorm(f64),
 }
 
 /// A named generator of values. Each is pointwise: a function of seed, tensor and coordinates.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Values {
     /// All zero.
@@ -62,6 +66,13 @@ pub enum Values {
     Masked {
         /// Survivor counts to choose from.
         survivors: Vec<u64>,
+    },
+    /// Values in a band, all at or above the rest of the row, side by side from a drawn place on.
+    Crowd {
+        /// Lowest and highest of them.
+        band: [f64; 2],
+        /// How many, at most the whole row.
+        count: u64,
     },
     /// One value at named places of each row, N(0,1) elsewhere.
     Planted {
@@ -109,8 +120,21 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
+impl JsonSchema for Number {
+    fn schema_name() -> Cow<'static, str> {
+        "Number".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}],
+            "description": "A number, nan or an infinity."
+        })
+    }
+}
+
 /// Where equal values are planted in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TiePlace {
     /// Elements one thread visits: equal modulo a block.
@@ -124,7 +148,7 @@ pub enum TiePlace {
 }
 
 /// A place in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PlantPlace {
     /// Index 0.
@@ -134,22 +158,52 @@ pub enum PlantPlace {
 }
 
 /// A generator over several tensors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Joint {
-    /// Log decay and β of the gated delta rule, one decay class per (sequence, head).
+    /// The gates of the gated delta rule, one decay class per (sequence, head), in whichever form is
+    /// present: log decay or decay with β, or what they are computed from.
     GdnGates {
         /// Tensor of log decays.
         log: String,
+        /// Tensor of decays e^g.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        alpha: Option<String>,
         /// Tensor of β.
         beta: String,
+        /// Raw gates.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        raw: Option<RawGates>,
         /// Classes to draw from.
         classes: Vec<GateClass>,
     },
 }
 
+impl Joint {
+    /// Every tensor the generator may write.
+    pub fn tensors(&self) -> impl Iterator<Item = &str> {
+        let Joint::GdnGates { log, alpha, beta, raw, .. } = self;
+        let raw = raw.iter().flat_map(|raw| [&raw.a, &raw.b, &raw.dt_bias, &raw.a_log]);
+        [log, beta].into_iter().chain(alpha).chain(raw).map(String::as_str)
+    }
+}
+
+/// Tensors gates are computed from (linear_attention §4): g = −e^a_log·softplus(a + dt_bias), β = σ(b).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawGates {
+    /// Tensor of a, a row a sequence.
+    pub a: String,
+    /// Tensor of b.
+    pub b: String,
+    /// Tensor of biases of a, one a head.
+    pub dt_bias: String,
+    /// Tensor of logarithms of the rate, one a head.
+    pub a_log: String,
+}
+
 /// Decay classes of the gated delta rule (linear_attention §0.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateClass {
     /// g = 0.

@@ -29,6 +29,15 @@ impl Draws {
 
 /// A legal case.
 pub fn sample(contract: &Contract, seed: u64) -> Case {
+    sample_of(contract, seed, false)
+}
+
+/// A legal case with the first type, option and variant of each.
+pub fn plain_sample(contract: &Contract, seed: u64) -> Case {
+    sample_of(contract, seed, true)
+}
+
+fn sample_of(contract: &Contract, seed: u64, plain: bool) -> Case {
     let mut draws = Draws(seed, 0);
     let mut case = Case {
         contract: contract.contract.clone(),
@@ -50,8 +59,27 @@ pub fn sample(contract: &Contract, seed: u64) -> Case {
     for (name, variant) in &contract.variants {
         case.variants.insert(name.clone(), draws.pick(&variant.values).0.clone());
     }
+    if plain {
+        for (name, types) in &contract.dtypes {
+            case.dtypes.insert(name.clone(), types[0]);
+        }
+        for (name, words) in &contract.options {
+            case.options.insert(name.clone(), words[0].clone());
+        }
+        for (name, variant) in &contract.variants {
+            case.variants.insert(name.clone(), variant.values[0].0.clone());
+        }
+    }
     for decision in decision_order(contract) {
         decide(contract, &mut case, decision, &mut draws);
+    }
+    for (name, variant) in &contract.variants {
+        let is_available = |condition: &contracts::Expr| {
+            condition.eval_bool(&CaseScope::new(contract, &case)).expect("a condition")
+        };
+        if !variant.available.get(&case.variants[name]).is_none_or(is_available) {
+            case.variants.insert(name.clone(), variant.values[0].0.clone());
+        }
     }
     for (name, scalar) in &contract.scalars {
         case.scalars.insert(name.clone(), scalar.dtype.round_from_f64(0.125));
@@ -88,7 +116,8 @@ pub fn sample(contract: &Contract, seed: u64) -> Case {
             Some(LayoutKind::RowPadded) => Layout::RowPadded(amount),
             Some(LayoutKind::OuterPadded) => Layout::OuterPadded(amount),
             Some(LayoutKind::Offset) => Layout::Offset(amount),
-            Some(LayoutKind::Wide) => Layout::Wide,
+            Some(LayoutKind::Wide) if tensor.shape[0] >= 2 => Layout::Wide,
+            Some(LayoutKind::Wide) => Layout::Dense,
             Some(LayoutKind::Rank0) => Layout::Rank0,
             Some(LayoutKind::Dense) | None => Layout::Dense,
         };
@@ -97,7 +126,7 @@ pub fn sample(contract: &Contract, seed: u64) -> Case {
         } else if tensor.access == Access::Write {
             Content::Output
         } else {
-            let domain = declared.domain.as_ref().expect("an input has a domain");
+            let domain = declared.domain_under(&case.options).expect("an input has a domain");
             contents(domain, tensor.dtype, tensor.count(), &mut draws)
         };
         case.tensors[&tensor.name] = CaseTensor { layout, content };
@@ -162,6 +191,7 @@ fn contents(domain: &Domain, dtype: DType, count: u64, draws: &mut Draws) -> Con
     let value = match domain {
         Domain::Range([low, high]) => (low + high) / 2.0,
         Domain::Positive | Domain::Nonzero => 1.5,
+        Domain::AtMost(most) => most.min(0.0),
         Domain::Any | Domain::Finite | Domain::RowNorm(_) => 0.0,
     };
     let fill = dtype.round_from_f64(value);

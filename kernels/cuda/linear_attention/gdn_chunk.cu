@@ -1,14 +1,23 @@
-// Gated delta rule over whole sequences, 64 rows at a time (chunked WY form), in three launches.
+// Gated delta rule over whole sequences, C = 64 or 32 rows at a time (chunked WY form), in two classes.
 //
-// Per sequence, value head and chunk of n <= 64 rows, S the state entering the chunk, G the
-// chunk-local inclusive sum of g (specification: linear attention, section 2):
+// Per sequence, value head and chunk of n <= C rows, S the state entering the chunk, G the chunk-local
+// inclusive sum of g (specification: linear attention, section 2):
 //
 //   L_ij = beta_i e^(G_i - G_j) (k_i . k_j), j < i       T = (I + L)^-1
-//   (1) recompute_wu    u = T diag(beta) V               w = T diag(beta e^G) K
-//   (2) chunk_delta_h   delta = u - w S^T
-//                       S <- e^(G_n) S + delta^T diag(e^(G_n - G)) K
-//   (3) chunk_fwd_o     P_ij = e^(G_i - G_j) (q_i . k_j), j <= i
-//                       o = scale (diag(e^G) Q S^T + P delta)
+//   P_ij = e^(G_i - G_j) (q_i . k_j), j <= i             u = T diag(beta) V, w = T diag(beta e^G) K
+//   delta = u - w S^T = T diag(beta) (V - diag(e^G) K S^T)
+//   S <- e^(G_n) S + delta^T diag(e^(G_n - G)) K
+//   o = scale (diag(e^G) Q S^T + P delta)
+//
+// io f32, the exact class, arithmetic in f32 (gdn_chunk_f32.cuh), three launches:
+//   (1) recompute_wu   u, w                 a block per chunk and value head
+//   (2) chunk_delta_h  delta, S             a block per sequence, value head and 32 value channels
+//   (3) chunk_fwd_o    o                    a block per chunk and value head
+// io f16 and bf16, products on tensor cores with operands of that type and f32 sums, two launches:
+//   (1) chunk_intra    T diag(beta), P      a block per chunk and key head (gdn_chunk_intra.cuh)
+//   (2) chunk_inter    delta, S, o          a block per sequence, value head and at most 64 value
+//                                           channels (gdn_chunk_inter.cuh)
+// In both S is carried in f32, G is summed in f64, and what a launch rounds it rounds once.
 //
 // Layouts, strides in elements of the tensor's own type:
 //   q, k       [rows, Hk, Dk]  io   heads and channels contiguous in a row, 16-byte aligned rows
@@ -16,681 +25,95 @@
 //   g, beta    [rows, Hv]      f32  g is the log decay, finite and <= 0; row strides of their own
 //   s          [slots, Hv, Dv, Dk] f32, in place; slots s_stride apart, 16-byte aligned
 //   cu_seqlens [N + 1] i32 or i64; slot_of [N] i64, negative: padding
-// Scratch, f32, dense, chunk the compact index of include/sequences.cuh:
+// Scratch, dense, chunk the compact index of include/sequences.cuh; f32 class, all f32:
 //   g_sum [rows, Hv, 2]   G as the rounded sum and what the rounding lost
-//   u, delta [chunks, Hv, 64, Dv]   w [chunks, Hv, 64, Dk]
+//   u, delta [chunks, Hv, C, Dv]   w [chunks, Hv, C, Dk]
 //   s_chunk [chunks, Hv, Dv, Dk]   the state entering each chunk
+// tensor-core class:
+//   decays [chunks, Hv, C, 2] f32  e^G and e^(G_n - G)
+//   t, p [chunks, Hv, C, C] io     T diag(beta) and P, blocks above the diagonal never written; f16:
+//                                  4096 times as large
 // Dk and Dv are 32, 64 or 128.
-// Promises: io f16 and bf16 are storage only, all arithmetic is f32 (G is summed in f64); exponents
-// are taken where j <= i alone, so none is positive; rows past a chunk's end are zero where they are
-// loaded and are neither read from nor written to any tensor, scratch included; no chunk straddles a
-// sequence; a padding sequence touches neither state nor o; with initial_zero the old state is never
-// read and an empty sequence leaves a zero state, otherwise an empty sequence leaves its state as it
-// is. A sequence's results do not depend on its neighbours, bit for bit.
-//
-// Matrix tiles sit in shared memory as rows of 16-byte chunks, permuted within a row by the row's
-// group of four: a thread's 4x4 outer products then read both operands in 16-byte loads without
-// bank conflicts and without padding.
-#include "element.cuh"
-#include "sequences.cuh"
+// Promises: exponents are taken where j <= i alone, so none is positive; rows past a chunk's end are
+// zero where they are loaded and are neither read from nor written to any tensor, scratch included;
+// no chunk straddles a sequence; a padding sequence touches neither state nor o; with initial_zero
+// the old state is never read and an empty sequence leaves a zero state, otherwise an empty sequence
+// leaves its state as it is. A sequence's results do not depend on its neighbours, bit for bit.
+#include "gdn_chunk_f32.cuh"
+#include "gdn_chunk_inter.cuh"
 
-constexpr int kSliceColumns = 32;                            // channels of one shared slice
-constexpr int kSliceFloats = kChunkRows * kSliceColumns;     // 8 KiB
-constexpr int kSliceChunks = kSliceColumns / 4;
-
-// Offset of 16-byte chunk `chunk` of row `row` in a permuted tile of `columns` floats a row.
-__device__ __forceinline__ int tile_at(int row, int chunk, int columns) {
-  return row * columns + ((chunk ^ ((row >> 2) & 7)) << 2);
-}
-
-// One vector load, spelled out: the compiler takes a float4 apart and may join it again in one way or
-// another from run to run, and the checked-in PTX must be the same bytes on every machine.
-__device__ __forceinline__ float4 shared4(const float* at) {
-  float4 x;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(at)))
-               : "memory");
-  return x;
-}
-
-// acc[a][b] += row a of the left tile's row group . row b of the right one's, over 32 channels that
-// begin at 16-byte chunk left_chunk and right_chunk of a row.
-__device__ __forceinline__ void accumulate_dots(const float* left_tile, int left_group,
-                                                int left_columns, int left_chunk,
-                                                const float* right_tile, int right_group,
-                                                int right_columns, int right_chunk,
-                                                float (&acc)[4][4]) {
-  const float* const left = left_tile + 4 * left_group * left_columns;
-  const float* const right = right_tile + 4 * right_group * right_columns;
-#pragma unroll 2
-  for (int chunk = 0; chunk < kSliceChunks; ++chunk) {
-    const float* const left_at = left + (((left_chunk + chunk) ^ (left_group & 7)) << 2);
-    const float* const right_at = right + (((right_chunk + chunk) ^ (right_group & 7)) << 2);
-    float4 l[4], r[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      l[i] = shared4(left_at + i * left_columns);
-      r[i] = shared4(right_at + i * right_columns);
-    }
-#pragma unroll
-    for (int a = 0; a < 4; ++a) {
-#pragma unroll
-      for (int b = 0; b < 4; ++b) acc[a][b] = dot4(l[a], r[b], acc[a][b]);
-    }
-  }
-}
-
-// G of one row: x the f32 nearest the sum, y the rest. Between neighbours of a strongly decaying
-// chunk the sums nearly cancel; with the rest, their difference stays accurate however large they
-// are.
-__device__ __forceinline__ float2 split_sum(double sum) {
-  const float nearest = static_cast<float>(sum);
-  return make_float2(nearest, static_cast<float>(sum - static_cast<double>(nearest)));
-}
-
-// e^(G_later - G_earlier), at most 1.
-__device__ __forceinline__ float decay_between(float2 later, float2 earlier) {
-  return expf((later.x - earlier.x) + (later.y - earlier.y));
-}
-
-// The lower triangle in 4x4 tiles, row by row: tile -> (row group, column group <= row group).
-__device__ __forceinline__ int2 triangle_tile(int tile) {
-  const int row = static_cast<int>((sqrtf(8.0f * static_cast<float>(tile) + 1.0f) - 1.0f) * 0.5f);
-  return make_int2(row, tile - row * (row + 1) / 2);
-}
-
-__device__ __forceinline__ int triangle_tiles_of(int rows) {
-  const int groups = (rows + 3) / 4;
-  return groups * (groups + 1) / 2;
-}
-
-// ---- (1) recompute_wu: a block per chunk and value head ----
-
-constexpr int kWuThreads = 256;  // one a column of [V | K] in the solve
-
-template <typename T>
-__device__ __forceinline__ void recompute_wu(
-    const T* __restrict__ k, const T* __restrict__ v, const float* __restrict__ g,
+extern "C" __global__ void __launch_bounds__(kWuThreads, 2) gdn_chunk_recompute_wu_f32(
+    const float* __restrict__ k, const float* __restrict__ v, const float* __restrict__ g,
     const float* __restrict__ beta, const void* __restrict__ cu_seqlens,
     const i64* __restrict__ slot_of, float2* __restrict__ g_sum, float* __restrict__ u,
     float* __restrict__ w, i64 k_stride, i64 v_stride, i64 g_stride, i64 beta_stride,
-    int sequences, int key_heads, int value_heads, int key_dim, int value_dim, int cu_is_i64,
-    int head_map_cyclic) {
-  __shared__ __align__(128) float s_keys[2][kSliceFloats];
-  __shared__ __align__(128) float s_minus_lower[kChunkRows * kChunkRows];  // -L
-  __shared__ float2 s_g[kChunkRows];
-  __shared__ float s_beta[kChunkRows], s_beta_decay[kChunkRows];
-
-  const int chunk = blockIdx.x / value_heads;
-  const int head = blockIdx.x - chunk * value_heads;
-  const ChunkPlace place = locate_chunk(cu_seqlens, cu_is_i64, sequences, chunk);
-  if (place.sequence < 0) return;
-  if (__ldg(slot_of + place.sequence) < 0) return;
-  const int n = place.rows;
-  const i64 row0 = place.first_row;
-  const int thread = threadIdx.x;
-  const int key_head = key_head_of(head, key_heads, value_heads, head_map_cyclic);
-  const T* const keys = k + row0 * k_stride + static_cast<i64>(key_head) * key_dim;
-
-  if (thread < 32) {  // two rows a lane: pair sums, then an inclusive scan over the warp
-    const int row = 2 * thread;
-    const float first = row < n ? __ldg(g + (row0 + row) * g_stride + head) : 0.0f;
-    const float second = row + 1 < n ? __ldg(g + (row0 + row + 1) * g_stride + head) : 0.0f;
-    double through = static_cast<double>(first) + second;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const double below = __shfl_up_sync(kFullWarp, through, step);
-      if (thread >= step) through += below;
-    }
-    const double before = __shfl_up_sync(kFullWarp, through, 1);
-    const float2 sums[2] = {split_sum(thread == 0 ? first : before + first), split_sum(through)};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const bool live = row + half < n;
-      const float rate = live ? __ldg(beta + (row0 + row + half) * beta_stride + head) : 0.0f;
-      s_g[row + half] = sums[half];
-      s_beta[row + half] = rate;
-      s_beta_decay[row + half] = rate * expf(sums[half].x);
-      if (live) g_sum[(row0 + row + half) * value_heads + head] = sums[half];
-    }
-  }
-
-  // K K^T, lower triangle. Each thread brings two 16-byte chunks of a slice, rows 32 apart.
-  const int load_row = thread >> 3, load_chunk = thread & 7;
-  float4 staged[2];
-  const auto stage = [&](int slice) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = load_row + 32 * half;
-      staged[half] = row < n ? load4(keys + row * k_stride + slice * kSliceColumns + load_chunk * 4)
-                             : zero4();
-    }
-  };
-  const int2 tile = triangle_tile(thread);
-  // The solve goes by eight rows, so the last eight of L are all written.
-  const bool has_tile = thread < triangle_tiles_of((n + 7) & ~7);
-  float dots[4][4] = {};
-  const int slices = key_dim / kSliceColumns;
-  stage(0);
-  for (int slice = 0; slice < slices; ++slice) {
-    float* const buffer = s_keys[slice & 1];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      store4(buffer + tile_at(load_row + 32 * half, load_chunk, kSliceColumns), staged[half]);
-    }
-    __syncthreads();
-    if (slice + 1 < slices) stage(slice + 1);
-    if (has_tile) {
-      accumulate_dots(buffer, tile.x, kSliceColumns, 0, buffer, tile.y, kSliceColumns, 0, dots);
-    }
-  }
-  if (has_tile) {
-#pragma unroll
-    for (int a = 0; a < 4; ++a) {
-      const int i = 4 * tile.x + a;
-      float minus[4];
-#pragma unroll
-      for (int b = 0; b < 4; ++b) {
-        const int j = 4 * tile.y + b;
-        minus[b] = 0.0f;
-        if (j < i && i < n) minus[b] = -(s_beta[i] * decay_between(s_g[i], s_g[j]) * dots[a][b]);
-      }
-      store4(s_minus_lower + i * kChunkRows + 4 * tile.y,
-             make_float4(minus[0], minus[1], minus[2], minus[3]));
-    }
-  }
-  __syncthreads();
-
-  // Forward substitution, (I + L) x = b, a thread a column of b = [beta V | beta e^G K].
-  if (thread >= value_dim + key_dim) return;
-  const bool is_value = thread < value_dim;
-  const int column = is_value ? thread : thread - value_dim;
-  const T* from =
-      is_value ? v + row0 * v_stride + static_cast<i64>(head) * value_dim + column : keys + column;
-  const i64 from_stride = is_value ? v_stride : k_stride;
-  const float* const factor = is_value ? s_beta : s_beta_decay;
-  const i64 place_of = static_cast<i64>(chunk) * value_heads + head;
-  const int width = is_value ? value_dim : key_dim;
-  float* to = (is_value ? u : w) + place_of * kChunkRows * width + column;
-
-  float x[kChunkRows];
-#pragma unroll
-  for (int i = 0; i < kChunkRows; ++i, from += from_stride) x[i] = i < n ? widen(*from) : 0.0f;
-#pragma unroll
-  for (int first = 0; first < kChunkRows; first += 8) {
-    if (first < n) {
-#pragma unroll
-      for (int i = first; i < first + 8; ++i) x[i] *= factor[i];
-#pragma unroll
-      for (int j = 0; j < first; j += 4) {
-        const float4 solved = make_float4(x[j], x[j + 1], x[j + 2], x[j + 3]);
-#pragma unroll
-        for (int i = first; i < first + 8; ++i) {
-          x[i] = dot4(shared4(s_minus_lower + i * kChunkRows + j), solved, x[i]);
-        }
-      }
-#pragma unroll
-      for (int i = first + 1; i < first + 8; ++i) {
-#pragma unroll
-        for (int j = first; j < i; ++j) x[i] = fmaf(s_minus_lower[i * kChunkRows + j], x[j], x[i]);
-      }
-#pragma unroll
-      for (int i = first; i < first + 8; ++i, to += width) {
-        if (i < n) *to = x[i];
-      }
-    }
-  }
+    int chunk_rows, int sequences, int key_heads, int value_heads, int key_dim, int value_dim,
+    int cu_is_i64, int head_map_cyclic) {
+  recompute_wu(k, v, g, beta, cu_seqlens, slot_of, g_sum, u, w, k_stride, v_stride, g_stride,
+               beta_stride, chunk_rows, sequences, key_heads, value_heads, key_dim, value_dim,
+               cu_is_i64, head_map_cyclic);
 }
 
-// ---- (2) chunk_delta_h: a block per sequence, value head and 32 value channels ----
-
-constexpr int kDeltaThreads = 128;
-constexpr int kTileValues = 32;
-constexpr int kStaged = kSliceFloats / (4 * kDeltaThreads);  // 16-byte chunks a thread brings
-constexpr int kValueGroups = kTileValues / 4;
-constexpr int kWarpRows = 4 * 32 / kValueGroups;  // rows of w S^T a warp has
-
-// How the threads share the [kTileValues, DK] state tile in the rank-64 update.
-template <int DK>
-struct StateShare {
-  static constexpr int kKeyLanes = DK == 32 ? 8 : 16;
-  static constexpr int kKeyPieces = DK / (4 * kKeyLanes);              // 16-byte chunks a row
-  static constexpr int kValues = kTileValues * kKeyLanes / kDeltaThreads;  // rows: 4, or 2 at DK 32
-  static_assert(kValues == 4 || kValues == 2, "changes are read in 8 or 16 bytes");
-};
-
-template <typename T, int DK>
-__device__ __forceinline__ void chunk_delta_h(
-    const T* __restrict__ k, const float2* __restrict__ g_sum, const float* __restrict__ u,
-    const float* __restrict__ w, const void* __restrict__ cu_seqlens,
-    const i64* __restrict__ slot_of, float* s, float* __restrict__ s_chunk,
-    float* __restrict__ delta, i64 k_stride, i64 s_stride, int key_heads, int value_heads,
-    int value_dim, int cu_is_i64, int head_map_cyclic, int initial_zero) {
-  using Share = StateShare<DK>;
-  constexpr int kSlices = DK / kSliceColumns;           // of w, and as many of k
-  constexpr int kKeyRows = kSliceFloats / DK;           // rows of k in a slice
-  constexpr int kChunksPerKeyRow = DK / 4;
-  __shared__ __align__(128) float s_state[kTileValues * DK];
-  __shared__ __align__(128) float s_slice[2][kSliceFloats];
-  __shared__ __align__(128) float s_delta[kChunkRows * kTileValues];
-  __shared__ float2 s_g[kChunkRows];
-
-  const int thread = threadIdx.x;
-  const int tiles = value_dim / kTileValues;
-  const int sequence_head = blockIdx.x / tiles;
-  const int value0 = (blockIdx.x - sequence_head * tiles) * kTileValues;
-  const int sequence = sequence_head / value_heads;
-  const int head = sequence_head - sequence * value_heads;
-  const i64 slot = __ldg(slot_of + sequence);
-  if (slot < 0) return;
-  const i64 begin = row_offset(cu_seqlens, cu_is_i64, sequence);
-  const i64 rows = row_offset(cu_seqlens, cu_is_i64, sequence + 1) - begin;
-  if (rows == 0 && !initial_zero) return;
-  const int chunks = chunks_of(rows);
-  const int first_chunk = chunks_before(cu_seqlens, cu_is_i64, sequence);
-  const int key_head = key_head_of(head, key_heads, value_heads, head_map_cyclic);
-  const T* const keys = k + begin * k_stride + static_cast<i64>(key_head) * DK;
-
-  // This thread's part of the state: rows own_value + a, chunks own_chunk + kKeyLanes p.
-  const int own_value = thread / Share::kKeyLanes * Share::kValues;
-  const int own_chunk = thread % Share::kKeyLanes;
-  float* const own_slot =
-      s + slot * s_stride + (static_cast<i64>(head) * value_dim + value0 + own_value) * DK;
-#pragma unroll
-  for (int a = 0; a < Share::kValues; ++a) {
-#pragma unroll
-    for (int p = 0; p < Share::kKeyPieces; ++p) {
-      const int piece = own_chunk + Share::kKeyLanes * p;
-      const float4 initial =
-          initial_zero ? zero4() : *reinterpret_cast<const float4*>(own_slot + a * DK + piece * 4);
-      store4(s_state + tile_at(own_value + a, piece, DK), initial);
-    }
+#define GDN_CHUNK_DELTA_H(DK)                                                                   \
+  extern "C" __global__ void __launch_bounds__(kDeltaThreads, 4) gdn_chunk_delta_h_f32_k##DK(   \
+      const float* __restrict__ k, const float2* __restrict__ g_sum,                            \
+      const float* __restrict__ u, const float* __restrict__ w,                                 \
+      const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, float* s,           \
+      float* __restrict__ s_chunk, float* __restrict__ delta, i64 k_stride, i64 s_stride,       \
+      int chunk_rows, int key_heads, int value_heads, int value_dim, int cu_is_i64,             \
+      int head_map_cyclic, int initial_zero) {                                                  \
+    chunk_delta_h<DK>(k, g_sum, u, w, cu_seqlens, slot_of, s, s_chunk, delta, k_stride,         \
+                      s_stride, chunk_rows, key_heads, value_heads, value_dim, cu_is_i64,       \
+                      head_map_cyclic, initial_zero);                                           \
   }
 
-  // Slices stream through two buffers, one barrier each: w's channel slices, then k's row slices.
-  // The next slice's global loads are in flight while the current one is used.
-  float4 staged[kStaged];
-  const auto stage = [&](int chunk, int slice) {
-    const i64 first_row = static_cast<i64>(chunk) * kChunkRows;
-    const int n = static_cast<int>(min(rows - first_row, static_cast<i64>(kChunkRows)));
-    if (slice < kSlices) {
-      const int row = thread / kSliceChunks;
-      const i64 place_of = static_cast<i64>(first_chunk + chunk) * value_heads + head;
-      const i64 w_row = place_of * kChunkRows + row;
-      const float* const from = w + w_row * DK + slice * kSliceColumns + thread % kSliceChunks * 4;
-#pragma unroll
-      for (int part = 0; part < kStaged; ++part) {
-        constexpr int kStep = kDeltaThreads / kSliceChunks;
-        staged[part] = row + kStep * part < n ? load4(from + kStep * part * DK) : zero4();
-      }
-    } else {
-      const int row = (slice - kSlices) * kKeyRows + thread / kChunksPerKeyRow;
-      const T* const from = keys + (first_row + row) * k_stride + thread % kChunksPerKeyRow * 4;
-#pragma unroll
-      for (int part = 0; part < kStaged; ++part) {
-        constexpr int kStep = kDeltaThreads / kChunksPerKeyRow;
-        staged[part] = row + kStep * part < n ? load4(from + kStep * part * k_stride) : zero4();
-      }
-    }
-  };
-  int buffer = 0;
-
-  // In the product w S^T a warp has kWarpRows rows and all values, a thread four of each.
-  const int row_group = thread / kValueGroups, value_group = thread % kValueGroups;
-  const int warp_first_row = (thread >> 5) * kWarpRows;
-
-  if (chunks > 0) stage(0, 0);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const i64 row0 = begin + static_cast<i64>(chunk) * kChunkRows;
-    const int n = static_cast<int>(min(begin + rows - row0, static_cast<i64>(kChunkRows)));
-    const i64 place_of = static_cast<i64>(first_chunk + chunk) * value_heads + head;
-    if (thread < kChunkRows) {
-      s_g[thread] = thread < n ? __ldg(g_sum + (row0 + thread) * value_heads + head)
-                               : make_float2(0.0f, 0.0f);
-    }
-    float4 u_row[4];
-#pragma unroll
-    for (int a = 0; a < 4; ++a) {
-      const int row = 4 * row_group + a;
-      u_row[a] = row < n ? load4(u + (place_of * kChunkRows + row) * value_dim + value0 +
-                                 4 * value_group)
-                         : zero4();
-    }
-
-    float carried[4][4] = {};  // w S^T
-    for (int slice = 0; slice < kSlices; ++slice) {
-      float* const tile = s_slice[buffer];
-      buffer ^= 1;
-#pragma unroll
-      for (int part = 0; part < kStaged; ++part) {
-        const int at = thread + kDeltaThreads * part;
-        store4(tile + tile_at(at / kSliceChunks, at % kSliceChunks, kSliceColumns), staged[part]);
-      }
-      __syncthreads();
-      stage(chunk, slice + 1);
-      if (warp_first_row < n) {
-        accumulate_dots(tile, row_group, kSliceColumns, 0, s_state, value_group, DK,
-                        slice * kSliceChunks, carried);
-      }
-    }
-
-    // The chunk's own decay ends at its last valid row, not at row 63.
-    const float2 g_last = s_g[n - 1];
-#pragma unroll
-    for (int a = 0; a < 4; ++a) {
-      const int row = 4 * row_group + a;
-      float4 decayed = zero4();
-      if (row < n) {
-        const float4 difference =
-            make_float4(u_row[a].x - carried[a][0], u_row[a].y - carried[a][1],
-                        u_row[a].z - carried[a][2], u_row[a].w - carried[a][3]);
-        store4(delta + (place_of * kChunkRows + row) * value_dim + value0 + 4 * value_group,
-               difference);
-        decayed = scale4(decay_between(g_last, s_g[row]), difference);
-      }
-      store4(s_delta + row * kTileValues + 4 * value_group, decayed);
-    }
-
-    const float decay = expf(g_last.x);
-    float4 state[Share::kValues][Share::kKeyPieces];
-    float* const entering =
-        s_chunk + (place_of * value_dim + value0 + own_value) * static_cast<i64>(DK);
-#pragma unroll
-    for (int a = 0; a < Share::kValues; ++a) {
-#pragma unroll
-      for (int p = 0; p < Share::kKeyPieces; ++p) {
-        const int piece = own_chunk + Share::kKeyLanes * p;
-        const float4 before = shared4(s_state + tile_at(own_value + a, piece, DK));
-        store4(entering + a * DK + piece * 4, before);
-        state[a][p] = scale4(decay, before);
-      }
-    }
-    for (int first = 0; first < n; first += kKeyRows) {
-      float* const tile = s_slice[buffer];
-      buffer ^= 1;
-#pragma unroll
-      for (int part = 0; part < kStaged; ++part) {
-        store4(tile + (thread + kDeltaThreads * part) * 4, staged[part]);
-      }
-      __syncthreads();  // also publishes delta, and ends every read of the entering state
-      if (first + kKeyRows < n) {
-        stage(chunk, kSlices + first / kKeyRows + 1);
-      } else if (chunk + 1 < chunks) {
-        stage(chunk + 1, 0);
-      }
-      const int live = min(kKeyRows, n - first);
-#pragma unroll 4
-      for (int row = 0; row < live; ++row) {
-        float change[Share::kValues];
-        const float* const change_row = s_delta + (first + row) * kTileValues + own_value;
-        if constexpr (Share::kValues == 4) {
-          const float4 four = shared4(change_row);
-          change[0] = four.x, change[1] = four.y, change[2] = four.z, change[3] = four.w;
-        } else {
-          const float2 two = *reinterpret_cast<const float2*>(change_row);
-          change[0] = two.x, change[1] = two.y;
-        }
-#pragma unroll
-        for (int p = 0; p < Share::kKeyPieces; ++p) {
-          const float4 key = shared4(tile + row * DK + (own_chunk + Share::kKeyLanes * p) * 4);
-#pragma unroll
-          for (int a = 0; a < Share::kValues; ++a) state[a][p] = axpy4(change[a], key, state[a][p]);
-        }
-      }
-    }
-#pragma unroll
-    for (int a = 0; a < Share::kValues; ++a) {
-#pragma unroll
-      for (int p = 0; p < Share::kKeyPieces; ++p) {
-        const int piece = own_chunk + Share::kKeyLanes * p;
-        store4(s_state + tile_at(own_value + a, piece, DK), state[a][p]);
-      }
-    }
-  }
-
-#pragma unroll
-  for (int a = 0; a < Share::kValues; ++a) {
-#pragma unroll
-    for (int p = 0; p < Share::kKeyPieces; ++p) {
-      const int piece = own_chunk + Share::kKeyLanes * p;
-      store4(own_slot + a * DK + piece * 4, shared4(s_state + tile_at(own_value + a, piece, DK)));
-    }
-  }
-}
-
-// ---- (3) chunk_fwd_o: a block per chunk and value head ----
-
-constexpr int kOutputThreads = 256;
-constexpr int kOutputValues = 64;  // value channels of one pass
-
-template <typename T>
-__device__ __forceinline__ void chunk_fwd_o(
-    const T* __restrict__ q, const T* __restrict__ k, const float2* __restrict__ g_sum,
+extern "C" __global__ void __launch_bounds__(kOutputThreads, 2) gdn_chunk_fwd_o_f32(
+    const float* __restrict__ q, const float* __restrict__ k, const float2* __restrict__ g_sum,
     const float* __restrict__ s_chunk, const float* __restrict__ delta,
-    const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, T* __restrict__ o,
-    i64 q_stride, i64 k_stride, i64 o_stride, int sequences, int key_heads, int value_heads,
-    int key_dim, int value_dim, int cu_is_i64, int head_map_cyclic, float scale) {
-  __shared__ __align__(128) float s_tiles[2 * kSliceFloats];  // two slices, or 64 rows of delta
-  __shared__ __align__(128) float s_p[kChunkRows * kChunkRows];
-  __shared__ float2 s_g[kChunkRows];
-
-  const int chunk = blockIdx.x / value_heads;
-  const int head = blockIdx.x - chunk * value_heads;
-  const ChunkPlace place = locate_chunk(cu_seqlens, cu_is_i64, sequences, chunk);
-  if (place.sequence < 0) return;
-  if (__ldg(slot_of + place.sequence) < 0) return;
-  const int n = place.rows;
-  const i64 row0 = place.first_row;
-  const i64 place_of = static_cast<i64>(chunk) * value_heads + head;
-  const int thread = threadIdx.x, warp = thread >> 5, lane = thread & 31;
-  const int key_head = key_head_of(head, key_heads, value_heads, head_map_cyclic);
-  const T* const queries = q + row0 * q_stride + static_cast<i64>(key_head) * key_dim;
-  const T* const keys = k + row0 * k_stride + static_cast<i64>(key_head) * key_dim;
-  float* const s_left = s_tiles;
-  float* const s_right = s_tiles + kSliceFloats;
-
-  if (thread < kChunkRows) {
-    s_g[thread] = thread < n ? __ldg(g_sum + (row0 + thread) * value_heads + head)
-                             : make_float2(0.0f, 0.0f);
-  }
-
-  // Each thread brings two 16-byte chunks of either slice, rows 32 apart.
-  const int load_row = thread >> 3, load_chunk = thread & 7;
-  float4 left[2], right[2];
-  const auto stage_rows = [&](float4(&staged)[2], const T* from, i64 stride, int slice) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = load_row + 32 * half;
-      staged[half] = row < n ? load4(from + row * stride + slice * kSliceColumns + load_chunk * 4)
-                             : zero4();
-    }
-  };
-  const auto stage_state = [&](int value0, int slice) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int value = value0 + load_row + 32 * half;
-      right[half] = value < value_dim
-                        ? load4(s_chunk + (place_of * value_dim + value) * key_dim +
-                                slice * kSliceColumns + load_chunk * 4)
-                        : zero4();
-    }
-  };
-  const auto commit_slices = [&] {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int at = tile_at(load_row + 32 * half, load_chunk, kSliceColumns);
-      store4(s_left + at, left[half]);
-      store4(s_right + at, right[half]);
-    }
-  };
-
-  // Q K^T, lower triangle.
-  const int slices = key_dim / kSliceColumns;
-  const int2 tile = triangle_tile(thread);
-  const bool has_tile = thread < triangle_tiles_of(n);
-  float dots[4][4] = {};
-  stage_rows(left, queries, q_stride, 0);
-  stage_rows(right, keys, k_stride, 0);
-  for (int slice = 0; slice < slices; ++slice) {
-    commit_slices();
-    __syncthreads();
-    if (slice + 1 < slices) {
-      stage_rows(left, queries, q_stride, slice + 1);
-      stage_rows(right, keys, k_stride, slice + 1);
-    } else {
-      stage_rows(left, queries, q_stride, 0);
-      stage_state(0, 0);
-    }
-    if (has_tile) {
-      accumulate_dots(s_left, tile.x, kSliceColumns, 0, s_right, tile.y, kSliceColumns, 0, dots);
-    }
-    __syncthreads();  // every thread has read the slices of q and k; others may take their place
-  }
-  if (has_tile) {
-#pragma unroll
-    for (int a = 0; a < 4; ++a) {
-      const int i = 4 * tile.x + a;
-      float p[4];
-#pragma unroll
-      for (int b = 0; b < 4; ++b) {
-        const int j = 4 * tile.y + b;
-        p[b] = 0.0f;
-        if (j <= i && i < n) p[b] = decay_between(s_g[i], s_g[j]) * dots[a][b];
-      }
-      store4(s_p + tile_at(i, tile.y, kChunkRows), make_float4(p[0], p[1], p[2], p[3]));
-      // A warp reads 16 rows and as many columns: the mirror image within them is zero.
-      if (tile.x != tile.y && tile.x / 4 == tile.y / 4) {
-        store4(s_p + tile_at(4 * tile.y + a, tile.x, kChunkRows), zero4());
-      }
-    }
-  }
-
-  // A warp has 16 rows and half of the pass's values, a thread four of each.
-  const int row_group = (warp & 3) * 4 + (lane >> 3);
-  const int value_group = (warp >> 2) * 8 + (lane & 7);
-  for (int value0 = 0; value0 < value_dim; value0 += kOutputValues) {
-    const bool active = 4 * row_group < n && value0 + 32 * (warp >> 2) < value_dim;
-    float out[4][4] = {};
-    for (int slice = 0; slice < slices; ++slice) {
-      commit_slices();
-      __syncthreads();
-      if (slice + 1 < slices) {
-        stage_rows(left, queries, q_stride, slice + 1);
-        stage_state(value0, slice + 1);
-      } else if (value0 + kOutputValues < value_dim) {
-        stage_rows(left, queries, q_stride, 0);
-        stage_state(value0 + kOutputValues, 0);
-      }
-      if (active) {
-        accumulate_dots(s_left, row_group, kSliceColumns, 0, s_right, value_group, kSliceColumns, 0,
-                        out);
-      }
-      __syncthreads();
-    }
-    // delta takes the slices' place: [64 rows, 64 values].
-#pragma unroll
-    for (int part = 0; part < 4; ++part) {
-      const int at = thread + kOutputThreads * part;
-      const int row = at >> 4, value = value0 + (at & 15) * 4;
-      const float4 piece = row < n && value < value_dim
-                               ? load4(delta + (place_of * kChunkRows + row) * value_dim + value)
-                               : zero4();
-      store4(s_tiles + at * 4, piece);
-    }
-    __syncthreads();
-    if (active) {
-#pragma unroll
-      for (int a = 0; a < 4; ++a) {
-        const float decay = expf(s_g[4 * row_group + a].x);
-#pragma unroll
-        for (int b = 0; b < 4; ++b) out[a][b] *= decay;
-      }
-      const int last_group = min((warp & 3) * 4 + 4, (n + 3) / 4);  // no later column of P counts
-      for (int group = 0; group < last_group; ++group) {
-        float4 p[4];
-#pragma unroll
-        for (int a = 0; a < 4; ++a) {
-          p[a] = shared4(s_p + tile_at(4 * row_group + a, group, kChunkRows));
-        }
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const float4 d = shared4(s_tiles + (4 * group + j) * kOutputValues + 4 * value_group);
-#pragma unroll
-          for (int a = 0; a < 4; ++a) {
-            const float weight = j == 0 ? p[a].x : j == 1 ? p[a].y : j == 2 ? p[a].z : p[a].w;
-            out[a][0] = fmaf(weight, d.x, out[a][0]);
-            out[a][1] = fmaf(weight, d.y, out[a][1]);
-            out[a][2] = fmaf(weight, d.z, out[a][2]);
-            out[a][3] = fmaf(weight, d.w, out[a][3]);
-          }
-        }
-      }
-#pragma unroll
-      for (int a = 0; a < 4; ++a) {
-        const int row = 4 * row_group + a;
-        if (row < n) {
-          store4(o + (row0 + row) * o_stride + static_cast<i64>(head) * value_dim + value0 +
-                     4 * value_group,
-                 scale4(scale, make_float4(out[a][0], out[a][1], out[a][2], out[a][3])));
-        }
-      }
-    }
-    __syncthreads();
-  }
+    const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, float* __restrict__ o,
+    i64 q_stride, i64 k_stride, i64 o_stride, int chunk_rows, int sequences, int key_heads,
+    int value_heads, int key_dim, int value_dim, int cu_is_i64, int head_map_cyclic, float scale) {
+  chunk_fwd_o(q, k, g_sum, s_chunk, delta, cu_seqlens, slot_of, o, q_stride, k_stride, o_stride,
+              chunk_rows, sequences, key_heads, value_heads, key_dim, value_dim, cu_is_i64,
+              head_map_cyclic, scale);
 }
 
-#define GDN_RECOMPUTE_WU(SUFFIX, T)                                                              \
-  extern "C" __global__ void __launch_bounds__(kWuThreads, 2) gdn_chunk_recompute_wu_##SUFFIX(   \
-      const T* __restrict__ k, const T* __restrict__ v, const float* __restrict__ g,             \
-      const float* __restrict__ beta, const void* __restrict__ cu_seqlens,                       \
-      const i64* __restrict__ slot_of, float2* __restrict__ g_sum, float* __restrict__ u,         \
-      float* __restrict__ w, i64 k_stride, i64 v_stride, i64 g_stride, i64 beta_stride,          \
-      int sequences, int key_heads, int value_heads, int key_dim, int value_dim, int cu_is_i64,  \
-      int head_map_cyclic) {                                                                     \
-    recompute_wu<T>(k, v, g, beta, cu_seqlens, slot_of, g_sum, u, w, k_stride, v_stride,         \
-                    g_stride, beta_stride, sequences, key_heads, value_heads, key_dim,           \
-                    value_dim, cu_is_i64, head_map_cyclic);                                      \
+#define GDN_CHUNK_INTRA(SUFFIX, T)                                                              \
+  extern "C" __global__ void __launch_bounds__(kIntraThreads, 4) gdn_chunk_intra_##SUFFIX(      \
+      const T* __restrict__ q, const T* __restrict__ k, const float* __restrict__ g,            \
+      const float* __restrict__ beta, const void* __restrict__ cu_seqlens,                      \
+      const i64* __restrict__ slot_of, float2* __restrict__ decays, T* __restrict__ t,          \
+      T* __restrict__ p, i64 q_stride, i64 k_stride, i64 g_stride, i64 beta_stride,             \
+      int chunk_rows, int sequences, int key_heads, int value_heads, int key_dim,               \
+      int cu_is_i64, int head_map_cyclic) {                                                     \
+    chunk_intra<T>(q, k, g, beta, cu_seqlens, slot_of, decays, t, p, q_stride, k_stride,        \
+                   g_stride, beta_stride, chunk_rows, sequences, key_heads, value_heads,        \
+                   key_dim, cu_is_i64, head_map_cyclic);                                        \
   }
 
-#define GDN_CHUNK_DELTA_H(NAME, T, DK)                                                           \
-  extern "C" __global__ void __launch_bounds__(kDeltaThreads, 4) NAME(                           \
-      const T* __restrict__ k, const float2* __restrict__ g_sum, const float* __restrict__ u,     \
-      const float* __restrict__ w, const void* __restrict__ cu_seqlens,                          \
-      const i64* __restrict__ slot_of, float* s, float* __restrict__ s_chunk,                    \
-      float* __restrict__ delta, i64 k_stride, i64 s_stride, int key_heads, int value_heads,     \
-      int value_dim, int cu_is_i64, int head_map_cyclic, int initial_zero) {                     \
-    chunk_delta_h<T, DK>(k, g_sum, u, w, cu_seqlens, slot_of, s, s_chunk, delta, k_stride,       \
-                         s_stride, key_heads, value_heads, value_dim, cu_is_i64,                 \
-                         head_map_cyclic, initial_zero);                                         \
+#define GDN_CHUNK_INTER(SUFFIX, T, DK)                                                          \
+  extern "C" __global__ void __launch_bounds__(kInterThreads, 1) gdn_chunk_inter_##SUFFIX##_k##DK(\
+      const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,                \
+      const float2* __restrict__ decays, const T* __restrict__ t, const T* __restrict__ p,      \
+      const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, float* s,           \
+      T* __restrict__ o, i64 q_stride, i64 k_stride, i64 v_stride, i64 s_stride, i64 o_stride,  \
+      int chunk_rows, int key_heads, int value_heads, int value_dim, int cu_is_i64,             \
+      int head_map_cyclic, int initial_zero, float scale) {                                     \
+    chunk_inter<T, DK>(q, k, v, decays, t, p, cu_seqlens, slot_of, s, o, q_stride, k_stride,    \
+                       v_stride, s_stride, o_stride, chunk_rows, key_heads, value_heads,        \
+                       value_dim, cu_is_i64, head_map_cyclic, initial_zero, scale);             \
   }
 
-#define GDN_CHUNK_FWD_O(SUFFIX, T)                                                               \
-  extern "C" __global__ void __launch_bounds__(kOutputThreads, 2) gdn_chunk_fwd_o_##SUFFIX(      \
-      const T* __restrict__ q, const T* __restrict__ k, const float2* __restrict__ g_sum,         \
-      const float* __restrict__ s_chunk, const float* __restrict__ delta,                        \
-      const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, T* __restrict__ o,   \
-      i64 q_stride, i64 k_stride, i64 o_stride, int sequences, int key_heads, int value_heads,   \
-      int key_dim, int value_dim, int cu_is_i64, int head_map_cyclic, float scale) {             \
-    chunk_fwd_o<T>(q, k, g_sum, s_chunk, delta, cu_seqlens, slot_of, o, q_stride, k_stride,      \
-                   o_stride, sequences, key_heads, value_heads, key_dim, value_dim, cu_is_i64,   \
-                   head_map_cyclic, scale);                                                      \
-  }
+GDN_CHUNK_DELTA_H(32)
+GDN_CHUNK_DELTA_H(64)
+GDN_CHUNK_DELTA_H(128)
 
-GDN_RECOMPUTE_WU(f32, float)
-GDN_RECOMPUTE_WU(f16, __half)
-GDN_RECOMPUTE_WU(bf16, __nv_bfloat16)
+GDN_CHUNK_INTRA(f16, __half)
+GDN_CHUNK_INTRA(bf16, __nv_bfloat16)
 
-GDN_CHUNK_DELTA_H(gdn_chunk_delta_h_f32_k32, float, 32)
-GDN_CHUNK_DELTA_H(gdn_chunk_delta_h_f32_k64, float, 64)
-GDN_CHUNK_DELTA_H(gdn_chunk_delta_h_f32_k128, float, 128)
-GDN_CHUNK_DELTA_H(gdn_chunk_delta_h_f16_k32, __half, 32)
-GDN_CHUNK_DELTA_H(gdn_chunk_delta_h_f16_k64, __half, 64)
-GDN_CHUNK_DELTA_H(gdn_chunk_delta_h_f16_k128, __half, 128)
-GDN_CHUNK_DELTA_H(gdn_chunk_delta_h_bf16_k32, __nv_bfloat16, 32)
-GDN_CHUNK_DELTA_H(gdn_chunk_delta_h_bf16_k64, __nv_bfloat16, 64)
-GDN_CHUNK_DELTA_H(gdn_chunk_delta_h_bf16_k128, __nv_bfloat16, 128)
-
-GDN_CHUNK_FWD_O(f32, float)
-GDN_CHUNK_FWD_O(f16, __half)
-GDN_CHUNK_FWD_O(bf16, __nv_bfloat16)
+GDN_CHUNK_INTER(f16, __half, 32)
+GDN_CHUNK_INTER(f16, __half, 64)
+GDN_CHUNK_INTER(f16, __half, 128)
+GDN_CHUNK_INTER(bf16, __nv_bfloat16, 32)
+GDN_CHUNK_INTER(bf16, __nv_bfloat16, 64)
+GDN_CHUNK_INTER(bf16, __nv_bfloat16, 128)

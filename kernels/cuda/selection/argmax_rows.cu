@@ -10,166 +10,147 @@
 //   x      [R, V]  f32, f16 or bf16; rows x_stride >= V apart, element aligned; V < 2^31
 //   ids    [R]     i32
 //   values [R]     f32, or null
-//   partial_values [R, parts] f32, partial_ids [R, parts] i32: scratch of the split form
+//   partials [R, parts] u64, finished [R] u32, zero before the first launch: scratch of the split form
 //
 // argmax_rows_* takes a row in one block. For few long rows argmax_rows_split_* gives each of
-// `parts` blocks a stretch of the row and argmax_rows_combine folds the parts. Inside a stretch the
-// unaligned head and tail are peeled and the body is read 16 bytes at a time.
+// `parts` blocks a stretch of the row; the block that finishes last folds the parts' bests and
+// leaves the row's counter at zero, as it found it. Inside a stretch the unaligned head and tail are
+// peeled and the body is read 16 bytes at a time.
 #include "element.cuh"
+#include "order.cuh"
 #include "sequences.cuh"
+#include "stretch.cuh"
 
 constexpr int kMaxWarps = 16;
+constexpr int kInFlight = 5;  // loads of a thread before it looks at the first
 constexpr int kNoIndex = 0x7fffffff;
 
+// The largest key and where it stands: in the vector whose first element has the index, or that
+// element alone. Nothing has key 0.
 struct Best {
-  float value;
+  unsigned key;
   int index;
 };
 
-// Nothing chosen yet: loses to -inf by its index and to everything but NaN by its value.
-__device__ __forceinline__ Best nothing() { return {__uint_as_float(0xff800000u), kNoIndex}; }
+__device__ __forceinline__ Best nothing() { return {0u, kNoIndex}; }
 
-__device__ __forceinline__ bool beats(float value, int index, const Best& best) {
-  return value > best.value || (value == best.value && index < best.index);
-}
-
-__device__ __forceinline__ void offer(Best& best, float value, int index) {
-  if (beats(value, index, best)) best = {value, index};
-}
-
-// Four elements whose indices are above every earlier one of this thread, so that an equal value
-// cannot win and most vectors cost one comparison.
-__device__ __forceinline__ void offer4(Best& best, float4 x, int index) {
-  const float largest = fmaxf(fmaxf(x.x, x.y), fmaxf(x.z, x.w));  // of the numbers; NaN if none
-  if (!(largest > best.value || best.index == kNoIndex)) return;
-  offer(best, x.x, index);
-  offer(best, x.y, index + 1);
-  offer(best, x.z, index + 2);
-  offer(best, x.w, index + 3);
-}
-
-// One 16-byte vector whose first element has the given index.
-__device__ __forceinline__ void offer_vector(Best& best, uint4 raw, int index, const float*) {
-  offer4(best,
-         make_float4(__uint_as_float(raw.x), __uint_as_float(raw.y), __uint_as_float(raw.z),
-                     __uint_as_float(raw.w)),
-         index);
-}
+// Where the first -inf of a thread's elements stands: what is left when it has no larger number.
 template <typename T>
-__device__ __forceinline__ void offer_vector(Best& best, uint4 raw, int index, const T* type) {
-  const float2 a = unpack2(raw.x, type), b = unpack2(raw.y, type);
-  const float2 c = unpack2(raw.z, type), d = unpack2(raw.w, type);
-  offer4(best, make_float4(a.x, a.y, b.x, b.y), index);
-  offer4(best, make_float4(c.x, c.y, d.x, d.y), index + 4);
-}
-
-// This thread's share of row[begin, end).
-template <typename T>
-__device__ __forceinline__ Best best_of_stretch(const T* __restrict__ row, int begin, int end) {
-  constexpr int kElements = 16 / static_cast<int>(sizeof(T));
-  constexpr int kInFlight = 4;
+__device__ __forceinline__ Best lowest_of(const Stretch<T>& stretch) {
   Best best = nothing();
-  const unsigned long long address = reinterpret_cast<unsigned long long>(row + begin);
-  const int past = static_cast<int>(address & 15u) / static_cast<int>(sizeof(T));
-  const int to_aligned = (kElements - past) % kElements;
-  const int body = begin + min(to_aligned, end - begin);
-  const int vectors = (end - body) / kElements;
-  const int tail = body + vectors * kElements;
-
-  // Head and tail are shorter than a vector, so a block has a thread for each of their elements.
-  const int thread = threadIdx.x;
-  if (thread < body - begin) offer(best, widen(row[begin + thread]), begin + thread);
-  const uint4* const body_vectors = reinterpret_cast<const uint4*>(row + body);
-  int vector = thread;
-  for (; vector + (kInFlight - 1) * static_cast<int>(blockDim.x) < vectors;
-       vector += kInFlight * blockDim.x) {
-    uint4 raw[kInFlight];
-#pragma unroll
-    for (int load = 0; load < kInFlight; ++load) {
-      raw[load] = __ldg(body_vectors + vector + load * blockDim.x);
-    }
-#pragma unroll
-    for (int load = 0; load < kInFlight; ++load) {
-      offer_vector(best, raw[load],
-                   body + (vector + load * static_cast<int>(blockDim.x)) * kElements, row);
-    }
-  }
-  for (; vector < vectors; vector += blockDim.x) {
-    offer_vector(best, __ldg(body_vectors + vector), body + vector * kElements, row);
-  }
-  if (thread < end - tail) offer(best, widen(row[tail + thread]), tail + thread);
-  return best;
-}
-
-__device__ __forceinline__ Best best_of_warp(Best best) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-    const float value = __shfl_xor_sync(kFullWarp, best.value, step);
-    const int index = __shfl_xor_sync(kFullWarp, best.index, step);
-    offer(best, value, index);
+  const auto look = [&](float x, int index) {
+    if (x == value_of(kLowestKey) && index < best.index) best = {kLowestKey, index};
+  };
+  if (stretch.end_index >= 0) look(widen(stretch.row[stretch.end_index]), stretch.end_index);
+  const int threads = blockDim.x;
+  for (int own = threadIdx.x; own < stretch.vectors && best.key == 0u; own += threads) {
+    each_of(look, stretch.vector(own), stretch.index_of(own), stretch.row);
   }
   return best;
 }
 
-// The result is thread 0's.
-__device__ __forceinline__ Best best_of_block(Best best) {
+// This thread's share. Of the vectors only the number of the best is kept: most elements cost one
+// comparison, and which of a vector's elements it was is asked of the winner alone.
+template <typename T>
+__device__ __forceinline__ Best best_of_stretch(const Stretch<T>& stretch) {
+  float value = value_of(kLowestKey);
+  int own = 0;
+  stretch.template each_vector<kInFlight>([&](float largest, int number) {
+    if (largest > value) {
+      value = largest;
+      own = number;
+    }
+  });
+  int index = stretch.index_of(own);
+  if (stretch.end_index >= 0) {
+    const float x = widen(stretch.row[stretch.end_index]);
+    const bool is_first = x == value && stretch.end_index < index;
+    if (x > value || is_first) {
+      value = x;
+      index = stretch.end_index;
+    }
+  }
+  if (value == value_of(kLowestKey)) return lowest_of(stretch);
+  return {number_key(value), index};
+}
+
+// The result is every lane's.
+__device__ __forceinline__ Best best_of_warp(Best mine) {
+  const unsigned key = __reduce_max_sync(kFullWarp, mine.key);
+  const int index = __reduce_min_sync(kFullWarp, mine.key == key ? mine.index : kNoIndex);
+  return {key, index};
+}
+
+// The result is warp 0's.
+__device__ __forceinline__ Best best_of_block(Best mine) {
   __shared__ Best of_warp[kMaxWarps];
-  best = best_of_warp(best);
-  if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x >> 5] = best;
+  mine = best_of_warp(mine);
+  if (blockDim.x == 32) return mine;
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  if (lane == 0) of_warp[warp] = mine;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    for (int warp = 1; warp < static_cast<int>(blockDim.x >> 5); ++warp) {
-      offer(best, of_warp[warp].value, of_warp[warp].index);
-    }
-  }
-  return best;
+  if (warp != 0) return mine;
+  mine = nothing();
+  if (lane < static_cast<int>(blockDim.x >> 5)) mine = of_warp[lane];
+  return best_of_warp(mine);
 }
 
-__device__ __forceinline__ void publish(Best best, i64 row, int* __restrict__ ids,
-                                        float* __restrict__ values) {
-  const bool none = best.index == kNoIndex;
-  ids[row] = none ? -1 : best.index;
-  if (values != nullptr) values[row] = none ? __uint_as_float(0x7fffffffu) : best.value;
+// By warp 0: finds the element in its vector, and writes.
+template <typename T>
+__device__ __forceinline__ void publish(Best best, const T* __restrict__ x_row, int columns, i64 row,
+                                        int* __restrict__ ids, float* __restrict__ values) {
+  const bool none = best.key == 0u;
+  const int lane = threadIdx.x;
+  const int index = none ? -1 : best.index + lane;
+  float value = __uint_as_float(0x7fffffffu);
+  const bool in_vector = lane < Stretch<T>::kElements && best.index < columns - lane;
+  if (in_vector && !none) value = widen(x_row[index]);
+  const bool is_best = none ? lane == 0 : key_of(value) == best.key;
+  const unsigned found = __ballot_sync(kFullWarp, is_best && (none || in_vector));
+  if (lane != __ffs(found) - 1) return;
+  ids[row] = index;
+  if (values != nullptr) values[row] = value;
 }
 
 template <typename T>
 __device__ __forceinline__ void argmax_row(const T* __restrict__ x, int* __restrict__ ids,
                                            float* __restrict__ values, i64 x_stride, int columns) {
   const i64 row = blockIdx.x;
-  const Best best = best_of_block(best_of_stretch(x + row * x_stride, 0, columns));
-  if (threadIdx.x == 0) publish(best, row, ids, values);
+  const Best best = best_of_block(best_of_stretch(Stretch<T>(x + row * x_stride, 0, columns)));
+  if (threadIdx.x < 32) publish(best, x + row * x_stride, columns, row, ids, values);
 }
 
 // Stretches are part_columns long, the last one shorter or empty.
 template <typename T>
-__device__ __forceinline__ void argmax_part(const T* __restrict__ x,
-                                            float* __restrict__ partial_values,
-                                            int* __restrict__ partial_ids, i64 x_stride,
-                                            int columns, int part_columns) {
+__device__ __forceinline__ void argmax_part(const T* __restrict__ x, u64* __restrict__ partials,
+                                            unsigned* __restrict__ finished,
+                                            int* __restrict__ ids, float* __restrict__ values,
+                                            i64 x_stride, int columns, int part_columns) {
   const i64 row = blockIdx.x;
+  const int parts = gridDim.y;
+  const T* const x_row = x + row * x_stride;
   const i64 first = static_cast<i64>(blockIdx.y) * part_columns;
   const int begin = static_cast<int>(first < columns ? first : columns);
   const int end = begin + min(part_columns, columns - begin);
-  const Best best = best_of_block(best_of_stretch(x + row * x_stride, begin, end));
+  const Best own = best_of_block(best_of_stretch(Stretch<T>(x_row, begin, end)));
+  if (threadIdx.x >= 32) return;
+  u64* const partials_row = partials + row * parts;
+  int last = 0;
   if (threadIdx.x == 0) {
-    const i64 at = row * gridDim.y + blockIdx.y;
-    partial_values[at] = best.value;
-    partial_ids[at] = best.index;
+    partials_row[blockIdx.y] =
+        static_cast<u64>(own.key) << 32 | static_cast<unsigned>(own.index);
+    last = arrives_last(finished + row, parts);
   }
-}
-
-extern "C" __global__ void __launch_bounds__(32)
-    argmax_rows_combine(const float* __restrict__ partial_values,
-                        const int* __restrict__ partial_ids, int* __restrict__ ids,
-                        float* __restrict__ values, int parts) {
-  const i64 row = blockIdx.x;
+  if (!__shfl_sync(kFullWarp, last, 0)) return;
+  __syncwarp();  // what thread 0 acquired, its warp sees
   Best best = nothing();
   for (int part = threadIdx.x; part < parts; part += 32) {
-    const i64 at = row * parts + part;
-    offer(best, __ldg(partial_values + at), __ldg(partial_ids + at));
+    const u64 partial = load_shared_by_blocks(partials_row + part);
+    const Best other = {key_part(partial), static_cast<int>(partial)};
+    if (other.key > best.key) best = other;  // later parts have higher indices
   }
   best = best_of_warp(best);
-  if (threadIdx.x == 0) publish(best, row, ids, values);
+  publish(best, x_row, columns, row, ids, values);
 }
 
 #define ARGMAX_ROWS(SUFFIX, T)                                                                   \
@@ -179,10 +160,11 @@ extern "C" __global__ void __launch_bounds__(32)
     argmax_row<T>(x, ids, values, x_stride, columns);                                            \
   }                                                                                              \
   extern "C" __global__ void __launch_bounds__(32 * kMaxWarps)                                   \
-      argmax_rows_split_##SUFFIX(const T* __restrict__ x, float* __restrict__ partial_values,    \
-                                 int* __restrict__ partial_ids, i64 x_stride, int columns,       \
+      argmax_rows_split_##SUFFIX(const T* __restrict__ x, u64* __restrict__ partials,            \
+                                 unsigned* __restrict__ finished, int* __restrict__ ids,         \
+                                 float* __restrict__ values, i64 x_stride, int columns,          \
                                  int part_columns) {                                             \
-    argmax_part<T>(x, partial_values, partial_ids, x_stride, columns, part_columns);             \
+    argmax_part<T>(x, partials, finished, ids, values, x_stride, columns, part_columns);         \
   }
 
 ARGMAX_ROWS(f32, float)

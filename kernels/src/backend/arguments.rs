@@ -1,7 +1,7 @@
 //! Lays a launch's arguments out as its PTX entry declares them: count, order, sizes and kinds are
 //! checked against the `.param` list, the first of the obligations of a launch.
 
-use super::BackendError;
+use super::{BackendError, Fault};
 use crate::arena::Arena;
 use crate::call::Call;
 use crate::launch::{Argument, Launch, Plan};
@@ -31,9 +31,31 @@ pub(super) fn allocate_scratch(plan: &Plan, arena: &mut Arena) -> Result<Vec<Buf
                 "scratch `{name}` of shape {shape:?} needs more than {SCRATCH_LIMIT_BYTES} bytes"
             ));
         };
-        buffers.push(arena.add_scratch(scratch.name, scratch.dtype, len_bytes));
+        buffers.push(if scratch.zeroed {
+            arena.add_zeroed_scratch(scratch.name, len_bytes)
+        } else {
+            arena.add_scratch(scratch.name, scratch.dtype, len_bytes)
+        });
     }
     Ok(buffers)
+}
+
+/// The first byte that a plan did not leave zero in scratch it was given zeroed.
+pub(super) fn residue(plan: &Plan, buffers: &[BufferId], arena: &Arena) -> Option<Fault> {
+    let memory = arena.memory();
+    let zeroed = plan.scratch.iter().zip(buffers).filter(|(scratch, _)| scratch.zeroed);
+    zeroed.into_iter().find_map(|(scratch, &buffer)| {
+        memory.written_ranges(buffer).into_iter().find_map(|range| {
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            memory.read(buffer, range.start, &mut bytes);
+            let at = bytes.iter().position(|byte| *byte != 0)?;
+            Some(Fault::Residue {
+                scratch: scratch.name,
+                offset_bytes: range.start + at as u64,
+                left: bytes[at],
+            })
+        })
+    })
 }
 
 /// Encodes the arguments at the entry's parameter offsets. `address` maps a byte of a buffer to the
@@ -267,7 +289,12 @@ mod tests {
     #[test]
     fn scratch_beyond_all_memory_is_refused_by_name() {
         let plan = |shape: Vec<u64>| Plan {
-            scratch: vec![crate::launch::Scratch { name: "s", dtype: DType::F32, shape }],
+            scratch: vec![crate::launch::Scratch {
+                name: "s",
+                dtype: DType::F32,
+                shape,
+                zeroed: false,
+            }],
             launches: vec![],
         };
         let mut arena = Arena::new();

@@ -91,7 +91,7 @@ impl CudaBackend {
     ) -> Result<Vec<f32>, BackendError> {
         let _turn = driver::turn();
         let flush = if timing.cold_cache { FLUSH_BYTES } else { 0 };
-        let (layout, launches) = match self.prepare(call, plan, arena, flush)? {
+        let (layout, launches, _) = match self.prepare(call, plan, arena, flush)? {
             Ok(ready) => ready,
             Err(what) => return Err(BackendError::Driver { doing: "timing", message: what }),
         };
@@ -132,7 +132,7 @@ impl CudaBackend {
         plan: &Plan,
         arena: &mut Arena,
         spare_bytes: u64,
-    ) -> Result<Result<(Layout, Vec<Prepared>), String>, BackendError> {
+    ) -> Result<Result<(Layout, Vec<Prepared>, Vec<BufferId>), String>, BackendError> {
         self.check_alive()?;
         let scratch = match arguments::allocate_scratch(plan, arena) {
             Ok(scratch) => scratch,
@@ -161,7 +161,7 @@ impl CudaBackend {
         for launch in &plan.launches {
             launches.push(self.prepare_launch(launch, &reach, arena, &layout)?);
         }
-        Ok(Ok((layout, launches)))
+        Ok(Ok((layout, launches, scratch)))
     }
 
     fn prepare_launch(
@@ -317,7 +317,8 @@ impl CudaBackend {
                 .download(0, image)
                 .map_err(|error| driver_error("copying results", error))?;
         }
-        Ok(layout.first_difference(&first, &self.after).map(|(buffer, offset_bytes)| {
+        let difference = layout.first_difference(arena.buffer_count(), &first, &self.after);
+        Ok(difference.map(|(buffer, offset_bytes)| {
             let at = layout.position(buffer, offset_bytes) as usize;
             let name = arena.memory().name(buffer).to_owned();
             Fault::Replay { buffer: name, offset_bytes, first: first[at], second: self.after[at] }
@@ -332,7 +333,7 @@ impl CudaBackend {
         captured: bool,
     ) -> Result<Outcome, BackendError> {
         let _turn = driver::turn();
-        let (layout, launches) = match self.prepare(call, plan, arena, 0)? {
+        let (layout, launches, scratch) = match self.prepare(call, plan, arena, 0)? {
             Ok(ready) => ready,
             Err(what) => {
                 return Ok(Outcome::Unsupported { what, where_: "the cuda backend".to_owned() });
@@ -351,7 +352,8 @@ impl CudaBackend {
             let broken = self
                 .settle(&layout, arena)
                 .map_err(|error| driver_error("copying results", error))?;
-            if let Some(fault) = fault.or(broken) {
+            let residue = || arguments::residue(plan, &scratch, arena);
+            if let Some(fault) = fault.or(broken).or_else(residue) {
                 return Ok(Outcome::Fault(fault));
             }
         } else if let Some(fault) = fault {

@@ -79,6 +79,16 @@ pub enum Fault {
         /// The byte after the second.
         second: u8,
     },
+    /// Scratch that is zero before every run was not left zero: the next run would go wrong. The
+    /// first such byte.
+    Residue {
+        /// The scratch's name.
+        scratch: &'static str,
+        /// Position in it.
+        offset_bytes: u64,
+        /// The byte left there.
+        left: u8,
+    },
     /// The GPU stopped: an illegal address, a trap, a time-out. The backend is lost with it.
     Device {
         /// CUDA's error number.
@@ -233,6 +243,11 @@ impl fmt::Display for Fault {
                 f,
                 "byte {offset_bytes} of `{buffer}` is {first:#04x} after one replay of the captured graph and \
                  {second:#04x} after the next, from the same memory"
+            ),
+            Fault::Residue { scratch, offset_bytes, left } => write!(
+                f,
+                "byte {offset_bytes} of scratch `{scratch}`, which is zero before a run and must be zero after \
+                 it, was left {left:#04x}: the next run would start from it"
             ),
             Fault::Device { code, message, entries } => {
                 write!(f, "the GPU stopped with error {code}, {message}, while running {entries}")

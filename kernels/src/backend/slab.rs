@@ -85,9 +85,16 @@ impl Layout {
         &self.placements[self.copied..]
     }
 
-    /// The first byte of a buffer at which two images differ; guards do not count.
-    pub(super) fn first_difference(&self, one: &[u8], other: &[u8]) -> Option<(BufferId, u64)> {
-        self.placements[..self.copied].iter().find_map(|placement| {
+    /// The first byte of one of the first `buffers` buffers at which two images differ. Guards do not
+    /// count, nor does scratch, whose contents no one is promised: it follows the buffers of a call.
+    pub(super) fn first_difference(
+        &self,
+        buffers: u32,
+        one: &[u8],
+        other: &[u8],
+    ) -> Option<(BufferId, u64)> {
+        let placements = self.placements[..self.copied].iter();
+        placements.filter(|placement| placement.buffer.0 < buffers).find_map(|placement| {
             let bytes = placement.base as usize..placement.end() as usize;
             let at = one[bytes.clone()]
                 .iter()
@@ -330,9 +337,10 @@ mod tests {
         layout.image(&memory, &mut one);
         let mut other = one.clone();
         other[0] ^= 1;
-        assert_eq!(layout.first_difference(&one, &other), None, "a guard does not count");
+        assert_eq!(layout.first_difference(2, &one, &other), None, "a guard does not count");
         other[layout.position(b, 5) as usize] ^= 1;
-        assert_eq!(layout.first_difference(&one, &other), Some((b, 5)));
+        assert_eq!(layout.first_difference(2, &one, &other), Some((b, 5)));
+        assert_eq!(layout.first_difference(1, &one, &other), None, "scratch does not count");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::arena::Arena;
 use crate::call::Call;
 use crate::launch::Plan;
 use crate::ptx;
+pub use ptx_vm::guidance;
 use ptx_vm::{BufferId, Limits, Options, Stop};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -135,7 +136,10 @@ impl Backend for VmBackend {
                 }
             }
         }
-        Ok(Outcome::Ran(stats))
+        match arguments::residue(plan, &scratch, arena) {
+            Some(fault) => Ok(Outcome::Fault(fault)),
+            None => Ok(Outcome::Ran(stats)),
+        }
     }
 
     fn replace_module(&mut self, stem: &str, ptx: &str) -> Result<(), BackendError> {
@@ -301,7 +305,7 @@ DONE:
 
     fn through_scratch(first: u32, second: u32) -> Plan {
         Plan {
-            scratch: vec![Scratch { name: "s", dtype: DType::I32, shape: vec![4] }],
+            scratch: vec![Scratch { name: "s", dtype: DType::I32, shape: vec![4], zeroed: false }],
             launches: vec![
                 launch(Argument::Tensor("x"), Argument::Scratch(0), first),
                 launch(Argument::Scratch(0), Argument::Tensor("y"), second),

@@ -7,7 +7,7 @@ use contracts::dtype::DType;
 use contracts::format::ErrorKind;
 
 /// Storage types of q, k, v and o.
-const IO: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
+pub(super) const IO: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 /// Head dims the kernels are compiled for.
 const HEAD_DIMS: [u64; 3] = [32, 64, 128];
 /// Alignment of every row that is read or written four elements at a time.
@@ -93,14 +93,9 @@ impl GatedDelta {
     pub(super) fn head_map(&self) -> Argument {
         Argument::I32(self.head_map_cyclic.into())
     }
-
-    /// Blocks that cover one head's value channels.
-    pub(super) fn value_tiles(&self) -> u32 {
-        self.value_dim.unsigned_abs() / TILE_VALUES
-    }
 }
 
-fn head_dim(name: &str, dim: u64) -> Result<(), Rejection> {
+pub(super) fn head_dim(name: &str, dim: u64) -> Result<(), Rejection> {
     if HEAD_DIMS.contains(&dim) {
         return Ok(());
     }
@@ -108,7 +103,7 @@ fn head_dim(name: &str, dim: u64) -> Result<(), Rejection> {
     Err(Rejection::new(ErrorKind::Shape, name, detail))
 }
 
-fn whole_groups(key_heads: u64, value_heads: u64) -> Result<(), Rejection> {
+pub(super) fn whole_groups(key_heads: u64, value_heads: u64) -> Result<(), Rejection> {
     if key_heads > 0 && value_heads > 0 && value_heads.is_multiple_of(key_heads) {
         return Ok(());
     }
@@ -124,14 +119,14 @@ pub(super) fn count(name: &str, what: &str, value: u64) -> Result<i32, Rejection
     })
 }
 
-fn stride(name: &str, tensor: &TensorArg) -> Result<i64, Rejection> {
+pub(super) fn stride(name: &str, tensor: &TensorArg) -> Result<i64, Rejection> {
     let stride = tensor.aligned(name, tensor.dtype.size_bytes())?.row_stride(name)?;
     i64::try_from(stride).map_err(|_| {
         Rejection::new(ErrorKind::Shape, name, format!("row stride {stride} exceeds 2^63 - 1"))
     })
 }
 
-fn aligned_stride(name: &str, tensor: &TensorArg) -> Result<i64, Rejection> {
+pub(super) fn aligned_stride(name: &str, tensor: &TensorArg) -> Result<i64, Rejection> {
     let stride = stride(name, tensor)?;
     tensor.aligned(name, ROW_ALIGN_BYTES)?;
     Ok(stride)
@@ -159,7 +154,7 @@ pub(super) fn one_of(call: &Call, option: &str, words: [&str; 2]) -> Result<bool
 }
 
 /// Refuses an option's other words; a call that does not state the option means `word`.
-fn only(call: &Call, option: &str, word: &str) -> Result<(), Rejection> {
+pub(super) fn only(call: &Call, option: &str, word: &str) -> Result<(), Rejection> {
     match call.word(option) {
         Ok(given) if given != word => Err(Rejection::new(
             ErrorKind::Shape,

@@ -288,9 +288,31 @@ mod fuzzer {
     #[unsafe(link_section = "__libfuzzer_extra_counters")]
     static EDGES: [AtomicU8; COUNTERS] = [const { AtomicU8::new(0) }; COUNTERS];
 
+    // SAFETY: as for `EDGES`.
+    #[used]
+    #[unsafe(link_section = "__libfuzzer_extra_counters")]
+    static FEATURES: [AtomicU8; COUNTERS] = [const { AtomicU8::new(0) }; COUNTERS];
+
     unsafe extern "C" {
         fn __sanitizer_cov_trace_cmp4(a: u32, b: u32);
         fn __sanitizer_cov_trace_cmp8(a: u64, b: u64);
+        // The bounds of the counters of all instrumented code, which the linker defines.
+        #[link_name = "__start___sancov_cntrs"]
+        static FIRST_HOST_COUNTER: AtomicU8;
+        #[link_name = "__stop___sancov_cntrs"]
+        static END_OF_HOST_COUNTERS: AtomicU8;
+    }
+
+    pub fn count_feature(key: u64) {
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
+        FEATURES[hash as usize % COUNTERS].store(1, Ordering::Relaxed);
+    }
+
+    pub fn forget_host_code() {
+        let (first, end) = (&raw const FIRST_HOST_COUNTER, &raw const END_OF_HOST_COUNTERS);
+        // SAFETY: the linker lays all counters out between the two symbols, one byte each, in memory
+        // that instrumented code and libFuzzer write; both do so on this thread, the target's.
+        unsafe { first.cast_mut().write_bytes(0, end.offset_from_unsigned(first)) };
     }
 
     #[inline(always)]
@@ -320,6 +342,10 @@ mod fuzzer {
     #[inline(always)]
     pub fn count_edge(_seed: u32, _edge: u16) {}
 
+    pub fn count_feature(_key: u64) {}
+
+    pub fn forget_host_code() {}
+
     #[inline(always)]
     pub fn trace_compare32(_a: u32, _b: u32) {}
 
@@ -327,4 +353,6 @@ mod fuzzer {
     pub fn trace_compare64(_a: u64, _b: u64) {}
 }
 
-pub(crate) use fuzzer::{count_edge, trace_compare32, trace_compare64};
+pub(crate) use fuzzer::{
+    count_edge, count_feature, forget_host_code, trace_compare32, trace_compare64,
+};

@@ -51,6 +51,7 @@ mod dispatch;
 mod exec;
 mod fault;
 mod float;
+pub mod guidance;
 mod integer;
 mod lexer;
 mod lower;

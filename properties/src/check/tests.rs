@@ -68,7 +68,19 @@ fn rows(n: i64) -> Case {
 fn decode() -> Case {
     let gdn = named("gdn_decode");
     let dims = [("N", 3), ("Hk", 1), ("Hv", 2), ("Dk", 32), ("Dv", 32), ("slots", 4)];
-    let mut made = case(gdn, &dims, &[("slot", &[2, -1, 0])], &[("head_map", "block")], DType::F32);
+    let words = [
+        ("head_map", "block"),
+        ("gate_form", "log"),
+        ("alpha_clamp", "none"),
+        ("qk_norm", "none"),
+        ("output_gate", "none"),
+        ("snapshot", "none"),
+        ("retention", "registers"),
+        ("epilogue", "fused"),
+    ];
+    let mut made = case(gdn, &dims, &[("slot", &[2, -1, 0])], &words, DType::F32);
+    made.dtypes.insert("state".to_owned(), DType::F32);
+    complete(gdn.contract, &mut made).expect("a case");
     gates(gdn, &mut made);
     made
 }
@@ -284,6 +296,55 @@ fn a_lean_within_every_bound_is_drift() {
     assert_eq!(found.index, [0, 0], "slot and head");
     let error = found.error.expect("a numeric clause");
     assert!(error.error > error.bound && error.error < 3e-6);
+}
+
+/// A decode that keeps snapshots.
+fn snapshots() -> Case {
+    let gdn = named("gdn_decode");
+    let mut made = decode();
+    made.options.insert("snapshot".to_owned(), "each".to_owned());
+    complete(gdn.contract, &mut made).expect("a case");
+    made
+}
+
+#[test]
+fn snapshots_outputs_and_state_of_a_step_are_held_together() {
+    let (made, gdn) = (snapshots(), named("gdn_decode"));
+    let relation = |name: &str| Examine::Relation(format!("relations.{name}"));
+    let names = ["snapshot_is_copy", "snapshot_is_free", "stored_is_read", "sequences_alone"];
+    for name in names {
+        assert_eq!(verdict(gdn, &made, &relation(name), |_| {}), Verdict::Agree, "{name}");
+    }
+    // Far inside every bound; the last row of snapshots belongs to slot 0.
+    let nudge = |value: f64| value * (1.0 + 2f64.powi(-22));
+    let last = 2 * 2 * 32 * 32 + 5;
+    let copied = |hand: &mut Hand<'_>| hand.edit("snap", last, nudge);
+    let found = verdict(gdn, &made, &relation("snapshot_is_copy"), copied);
+    assert_eq!(found.clause(), Some("relations.snapshot_is_copy"));
+    let Verdict::Disagree(found) = found else { panic!("not a disagreement") };
+    assert_eq!((found.tensor.as_deref(), &found.index[..]), (Some("s"), &[0, 0, 0, 5][..]));
+    assert_eq!(verdict(gdn, &made, &Examine::Kernel, copied), Verdict::Agree);
+
+    // An output that is not read from what was stored.
+    let unread = |hand: &mut Hand<'_>| {
+        if hand.bits("beta", 0) != 0 {
+            hand.edit("o", 0, nudge);
+        }
+    };
+    let found = verdict(gdn, &made, &relation("stored_is_read"), unread);
+    assert_eq!(found.clause(), Some("relations.stored_is_read"));
+    assert_eq!(verdict(gdn, &made, &Examine::Kernel, unread), Verdict::Agree);
+
+    // A step that differs because it keeps a snapshot.
+    let dearer = |hand: &mut Hand<'_>| {
+        if hand.call.optional_tensor("snap").is_some() {
+            hand.edit("s", 3, nudge);
+            hand.edit("snap", 2 * 2 * 32 * 32 + 3, nudge);
+        }
+    };
+    let found = verdict(gdn, &made, &relation("snapshot_is_free"), dearer);
+    assert_eq!((found.clause(), found.tensor()), (Some("relations.snapshot_is_free"), Some("s")));
+    assert_eq!(verdict(gdn, &made, &Examine::Kernel, dearer), Verdict::Agree);
 }
 
 #[test]

@@ -7,8 +7,6 @@ use contracts::ContractError;
 use serde::Deserialize;
 use std::path::Path;
 
-/// The file's name, at the root of the corpora.
-const FILE: &str = "known_failures.yaml";
 /// Its largest size.
 const LIMIT_BYTES: u64 = 1 << 20;
 
@@ -26,7 +24,11 @@ pub struct KnownFailure {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    rename = "known failure",
+    expecting = "a map with contract, case, clause and issue"
+)]
 struct Written {
     contract: String,
     case: String,
@@ -57,10 +59,13 @@ pub enum Standing<'a> {
 }
 
 impl KnownFailures {
+    /// The file's name, at the root of the corpora.
+    pub const FILE: &str = "known_failures.yaml";
+
     /// Reads the file; no entries when there is none. An entry without an issue link, one said twice,
     /// or one whose case is not stored is an error.
     pub fn read(root: &Path) -> Result<KnownFailures, CorpusError> {
-        let path = root.join(FILE);
+        let path = root.join(KnownFailures::FILE);
         if !path.exists() {
             return Ok(KnownFailures::default());
         }

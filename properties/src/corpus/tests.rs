@@ -115,11 +115,11 @@ fn the_header_says_what_it_shows_and_how_to_see_it_again() {
     let (_keep, root) = corpora();
     let path = write_regression(&root, subject(), &case(5), &fault(), "vm").expect("written");
     let text = std::fs::read_to_string(&path).expect("readable");
-    let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
     let header = format!(
         "# house.bounds: reads past x\n# at line 3\n\
          # x=f32 value_kind=none blocks_per_row=1 R=2 V=5 x row_padded 3\n\
-         # cargo run --release -- replay corpora/argmax_rows/{name}\ncase: 1\n"
+         # cargo run --release -- replay {}\ncase: 1\n",
+        path.display()
     );
     assert!(text.starts_with(&header), "{text}");
 }
@@ -218,4 +218,89 @@ fn long_lists_are_cut_in_the_middle() {
     assert_eq!(shortened(&[1, 2]), "[1,2]");
     let long: Vec<i64> = (0..40).collect();
     assert_eq!(shortened(&long), "[0,1,2,3,4,5,6,7,…31 more…,39]");
+}
+
+#[test]
+fn only_the_repositorys_own_cases_have_a_short_path_in_their_command() {
+    let ours = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../corpora"));
+    let command = replay_command(&ours.join("argmax_rows/x.yaml"), ours);
+    assert_eq!(command, "cargo run --release -- replay corpora/argmax_rows/x.yaml");
+    let (_keep, root) = corpora();
+    let command = replay_command(&root.join("argmax_rows/x.yaml"), &root);
+    let full = root.join("argmax_rows/x.yaml");
+    assert_eq!(command, format!("cargo run --release -- replay {}", full.display()));
+}
+
+#[test]
+fn what_would_never_be_replayed_is_named() {
+    let (_keep, root) = corpora();
+    write_regression(&root, subject(), &case(5), &fault(), "vm").expect("written");
+    for folder in ["golden", "argmax_row"] {
+        std::fs::create_dir(root.join(folder)).expect("made");
+    }
+    for file in [
+        "README.md",
+        "known_failures.yaml",
+        "loose.yaml",
+        "golden/x.safetensors",
+        "argmax_rows/README.md",
+        "argmax_rows/.half.tmp",
+        "argmax_rows/case.yml",
+    ] {
+        std::fs::write(root.join(file), "").expect("written");
+    }
+    let strays = strays(&root, &["argmax_rows"]).expect("listed");
+    let texts: Vec<_> = strays.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert!(texts[0].contains("argmax_row: no contract is named `argmax_row`; give"), "{texts:?}");
+    assert!(texts[1].contains("case.yml: its name is no stored case's; end it in .yaml"));
+    assert!(texts[2].contains("loose.yaml: it lies in no contract's folder; move"));
+    assert!(super::strays(&root.join("none"), &[]).expect("no corpora").is_empty());
+}
+
+/// Opening a pipe waits for its other end: one in a file's place is refused or replaced, never opened.
+#[cfg(unix)]
+#[test]
+fn a_pipe_hangs_neither_reading_nor_writing() {
+    let (_keep, root) = corpora();
+    let path = write_regression(&root, subject(), &case(5), &fault(), "vm").expect("written");
+    std::fs::remove_file(&path).expect("removed");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+    assert!(made.success());
+    let error = read(&path, subject().contract).expect_err("a pipe").to_string();
+    assert!(error.contains("no regular file"), "{error}");
+    let other = write_regression(&root, subject(), &case(5), &fault(), "vm").expect("written");
+    assert!(other != path && read(&other, subject().contract).is_ok());
+    std::fs::write(root.join("known_failures.yaml"), "").expect("written");
+}
+
+/// As another user than root, who may write everywhere: a folder without the write bit is refused.
+#[cfg(unix)]
+#[test]
+fn a_folder_that_may_not_be_written_is_named_and_left_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_keep, root) = corpora();
+    let folder = root.join("argmax_rows");
+    std::fs::create_dir_all(&folder).expect("made");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o555)).expect("set");
+    let written = write_regression(&root, subject(), &case(5), &fault(), "vm");
+    // Permission bits do not bind every user; then the file must have been written whole.
+    match written {
+        Ok(path) => assert!(read(&path, subject().contract).is_ok()),
+        Err(error) => {
+            assert!(error.to_string().contains("no permission for writing"), "{error}");
+            assert!(names(&root).is_empty());
+        }
+    }
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("set");
+}
+
+/// `/dev/full` takes no byte: what a full disk does, without one.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_apart() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let error = (&full).write_all(b"x").expect_err("no room");
+    let told = CorpusError::io(Path::new("corpora/x.yaml"), "writing", error).to_string();
+    assert!(told.contains("no space left, nothing was written"), "{told}");
 }

@@ -9,7 +9,7 @@ use crate::values::{self, Field};
 use contracts::case::{Case, CaseTensor, Content, Decisions, Layout, StoreForm};
 use contracts::dtype::DType;
 use contracts::expr::{ExprError, Scope};
-use contracts::format::{Contract, Dim, Domain, LayoutKind, List, Tensor};
+use contracts::format::{Contract, Dim, Domain, LayoutKind, List, Scalar, Tensor};
 use contracts::{CaseError, CaseScope, Decision, decision_order};
 
 /// Recomputes what follows from a case's decisions, in the contract's order of names:
@@ -169,17 +169,15 @@ fn complete_scalars(contract: &Contract, case: &mut Case) {
         if case.scalars.contains_key(name) {
             continue;
         }
-        let field = Field {
-            dtype: scalar.dtype,
-            shape: &[1],
-            domain: &scalar.domain,
-            seed: 0,
-            dims: &case.dims,
-        };
-        let bits =
-            scalar.values.first().map_or(field.zero(), |values| values::scalar(values, &field));
+        let bits = first_scalar(scalar, &case.dims);
         case.scalars.insert(name.clone(), bits);
     }
+}
+
+/// A scalar's first value under these sizes.
+pub fn first_scalar(scalar: &Scalar, dims: &Decisions<i64>) -> u64 {
+    let field = Field { dtype: scalar.dtype, shape: &[1], domain: &scalar.domain, seed: 0, dims };
+    scalar.values.first().map_or(field.zero(), |values| values::scalar(values, &field))
 }
 
 fn complete_tensors(contract: &Contract, case: &mut Case) {
@@ -224,7 +222,7 @@ fn complete_content(case: &Case, tensor: &Tensor, shape: &[u64], kept: Option<Co
         return undrawn;
     }
     let dtype = tensor.dtype.resolve(&case.dtypes).unwrap_or(DType::F32);
-    let domain = tensor.domain.as_ref().unwrap_or(&Domain::Any);
+    let domain = tensor.domain_under(&case.options).unwrap_or(&Domain::Any);
     let field = Field { dtype, shape, domain, seed: 0, dims: &case.dims };
     match kept {
         None | Some(Content::Derived | Content::Output) => values::fill(field.zero()),

@@ -7,13 +7,13 @@ use super::structure::pick;
 use super::{Source, Swarm};
 use crate::choices::Path;
 use crate::values::{
-    self, Field, GateField, Gates, MATERIALISED_ELEMENTS, SPARSE_ELEMENTS, in_domain, rounded,
-    set_element,
+    self, Field, GateField, GateTensors, Gates, MATERIALISED_ELEMENTS, Member, SPARSE_ELEMENTS,
+    in_domain, rounded, set_element,
 };
 use contracts::Geometry;
 use contracts::case::{Case, Content};
 use contracts::dtype::{DType, Poison};
-use contracts::format::{Domain, GateClass, Joint, Tensor, Values};
+use contracts::format::{Domain, Joint, Tensor, Values};
 
 impl Source<'_> {
     /// Draws every scalar and the contents of every tensor the kernel reads.
@@ -21,10 +21,8 @@ impl Source<'_> {
         self.scalars(case);
         let contract = self.contract;
         let mut joint: Vec<&str> = Vec::new();
-        for (name, Joint::GdnGates { log, beta, classes }) in &contract.joint {
-            if self.gates(case, name, log, beta, classes) {
-                joint.extend([log.as_str(), beta.as_str()]);
-            }
+        for (name, generator) in &contract.joint {
+            joint.extend(self.gates(case, name, generator));
         }
         for (index, (name, tensor)) in contract.tensors.iter().enumerate() {
             let assigned = self.fixture.and_then(|fixture| fixture.values.get(name));
@@ -76,7 +74,7 @@ impl Source<'_> {
         let path = Path::new("tensors").child(name);
         let dtype = tensor.dtype.resolve(&case.dtypes)?;
         let shape = shape_of(self.contract, case, tensor)?;
-        let domain = tensor.domain.as_ref().unwrap_or(&Domain::Any);
+        let domain = tensor.domain_under(&case.options).unwrap_or(&Domain::Any);
         let seed = self.choices.seed(path.child("seed"));
         let field = Field { dtype, shape: &shape, domain, seed, dims: &case.dims };
         let generator = match assigned {
@@ -104,25 +102,36 @@ impl Source<'_> {
         })
     }
 
-    /// Draws log decays and β together; false when one of them is not there to be drawn.
-    fn gates(
-        &mut self,
-        case: &mut Case,
-        name: &str,
-        log: &str,
-        beta: &str,
-        classes: &[GateClass],
-    ) -> bool {
+    /// Draws the gates in the form that is there to be drawn; the tensors written.
+    fn gates<'j>(&mut self, case: &mut Case, name: &str, joint: &'j Joint) -> Vec<&'j str> {
         let contract = self.contract;
-        let (Some(log_tensor), Some(beta_tensor)) =
-            (contract.tensors.get(log), contract.tensors.get(beta))
-        else {
-            return false;
+        let Joint::GdnGates { log, alpha, beta, raw, classes } = joint;
+        let forms = [
+            Some(vec![log.as_str(), beta]),
+            alpha.as_ref().map(|alpha| vec![alpha.as_str(), beta]),
+            raw.as_ref().map(|raw| vec![raw.a.as_str(), &raw.b, &raw.dt_bias, &raw.a_log]),
+        ];
+        let is_whole = |form: &Option<Vec<&str>>| {
+            form.as_ref().is_some_and(|form| form.iter().all(|name| is_drawn(case, name)))
         };
-        if !is_drawn(case, log) || !is_drawn(case, beta) {
-            return false;
-        }
-        let Some(shape) = shape_of(contract, case, log_tensor) else { return false };
+        let Some(place) = forms.iter().position(is_whole) else { return Vec::new() };
+        let members = forms.into_iter().nth(place).flatten().unwrap_or_default();
+        let declared: Vec<&Tensor> =
+            members.iter().filter_map(|name| contract.tensors.get(*name)).collect();
+        let typed: Vec<Member<'_>> = declared
+            .iter()
+            .map(|tensor| {
+                let domain = tensor.domain_under(&case.options);
+                (type_of(case, tensor), domain.unwrap_or(&Domain::Finite))
+            })
+            .collect();
+        let tensors = match (place, typed.as_slice()) {
+            (0, &[log, beta]) => GateTensors::Log([log, beta]),
+            (1, &[alpha, beta]) => GateTensors::Alpha([alpha, beta]),
+            (2, &[a, b, dt_bias, a_log]) => GateTensors::Raw([a, b, dt_bias, a_log]),
+            _ => return Vec::new(),
+        };
+        let Some(shape) = shape_of(contract, case, declared[0]) else { return Vec::new() };
         let path = Path::new("joint").child(name);
         let assigned = self.fixture.and_then(|fixture| fixture.joint.get(name)).copied();
         // Half of the cases have one class in every head; the other half mix.
@@ -133,26 +142,22 @@ impl Source<'_> {
             adversarial: assigned.is_none() && self.swarm.has(Swarm::SPECIAL),
             seed: self.choices.seed(path.child("seed")),
         };
-        let segments = first_axis(log_tensor)
+        let segments = first_axis(declared[0])
             .and_then(|axis| contract.dims.get(axis)?.segments.as_ref())
             .and_then(|list| case.lists.get(list));
         let field = GateField {
-            log: (type_of(case, log_tensor), log_tensor.domain.as_ref().unwrap_or(&Domain::Finite)),
-            beta: (
-                type_of(case, beta_tensor),
-                beta_tensor.domain.as_ref().unwrap_or(&Domain::Finite),
-            ),
+            tensors,
             rows: shape.first().copied().unwrap_or(1),
             heads: shape.iter().skip(1).product(),
             segments: segments.map(Vec::as_slice),
         };
-        let (g, b) = gates.contents(&field);
-        for (tensor, content) in [(log, g), (beta, b)] {
-            if let Some(drawn) = case.tensors.get_mut(tensor) {
+        let contents = gates.contents(&field);
+        for (tensor, content) in members.iter().zip(contents) {
+            if let Some(drawn) = case.tensors.get_mut(*tensor) {
                 drawn.content = content;
             }
         }
-        true
+        members
     }
 
     /// Up to three elements of one tensor become special values its domain admits.
@@ -174,7 +179,7 @@ impl Source<'_> {
             return;
         };
         let (dtype, elements) = (type_of(case, tensor), shape.iter().product::<u64>());
-        let domain = tensor.domain.as_ref().unwrap_or(&Domain::Any);
+        let domain = tensor.domain_under(&case.options).unwrap_or(&Domain::Any);
         let candidates = special_in(domain, dtype);
         for planted in 0..count {
             let path = path.index(planted as usize);
@@ -253,6 +258,10 @@ fn special_in(domain: &Domain, dtype: DType) -> Vec<u64> {
         Domain::RowNorm(_) => vec![0, sign, 1, sign | 1],
         Domain::Range(ends) => {
             let values = [ends[0], ends[1], 0.0, -0.0, 1.0, dtype.smallest_subnormal()];
+            values.iter().map(|value| in_domain(domain, dtype, rounded(dtype, *value))).collect()
+        }
+        Domain::AtMost(most) => {
+            let values = [f64::NEG_INFINITY, *most, -104.0, -1.0e4, -0.0, 0.0];
             values.iter().map(|value| in_domain(domain, dtype, rounded(dtype, *value))).collect()
         }
         Domain::Finite | Domain::Positive | Domain::Nonzero => {

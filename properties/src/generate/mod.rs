@@ -8,7 +8,7 @@ mod layouts;
 mod plan;
 mod structure;
 
-pub use complete::complete;
+pub use complete::{complete, first_scalar};
 
 use crate::choices::{Choices, Path};
 use crate::examine::Examine;

@@ -348,10 +348,11 @@ fn seeds_are_frozen() {
         found.push((subject.contract.contract.as_str(), hash));
     }
     let frozen = vec![
-        ("gdn_decode", 5237481447364191641),
+        ("gdn_decode", 6447184622546575125),
         ("gdn_chunk", 12793248489280743062),
         ("ple_gather", 13069893327313674958),
-        ("argmax_rows", 1008605228363188170),
+        ("argmax_rows", 3236634749365151351),
+        ("row_topk", 16717399675083733768),
         ("canary_row_sum", 11580160758847738835),
     ];
     assert_eq!(

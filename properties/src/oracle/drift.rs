@@ -14,7 +14,7 @@ use reference::Expected;
 /// ‖r‖ of a group must be at least this share of ‖paths‖: below, cancellation rules the quotient.
 const WELL_CONDITIONED: f64 = 1.0 / 256.0;
 /// Error per element that is never counted: where results underflow f32, nothing relative holds
-/// (linear_attention §0.3, a_S).
+/// (linear_attention §0.3, a_S). A narrow type underflows earlier: half its smallest subnormal.
 const FLOOR: f64 = 1.0e-30;
 /// The magnitude conditioning is measured by.
 const CONDITION: &str = "paths";
@@ -60,8 +60,9 @@ pub fn drift(
     let mut group = Group::default();
     let mut judged = 0u64;
     let mut worst: Option<(f64, Group)> = None;
+    let floor = FLOOR.max(0.5 * tensor.dtype.smallest_subnormal());
     let mut finish = |group: Group| {
-        let Some((error, allowed)) = judge(&group, drift, measure) else { return };
+        let Some((error, allowed)) = judge(&group, drift, measure, floor) else { return };
         judged += 1;
         if error > allowed && worst.is_none() {
             worst = Some((error, group));
@@ -114,13 +115,13 @@ pub fn drift(
 }
 
 /// Relative RMS error and what is allowed; `None` for an ill-conditioned or non-finite group.
-fn judge(group: &Group, drift: &Drift, measure: &[f64]) -> Option<(f64, f64)> {
+fn judge(group: &Group, drift: &Drift, measure: &[f64], floor: f64) -> Option<(f64, f64)> {
     let conditioned = group.expected.sqrt() >= WELL_CONDITIONED * group.condition.sqrt();
     if group.count == 0 || group.expected == 0.0 || !conditioned || !group.error.is_finite() {
         return None;
     }
     let measure = *measure.get(group.number)?;
-    let uncounted = FLOOR * (group.count as f64).sqrt();
+    let uncounted = floor * (group.count as f64).sqrt();
     let error = (group.error.sqrt() - uncounted).max(0.0) / group.expected.sqrt();
     Some((error, drift.times * measure + drift.plus))
 }

@@ -32,6 +32,7 @@ pub fn fault_report(prepared: &Prepared<'_>, fault: &Fault) -> FaultReport {
             let place = named(buffer, i64::try_from(*offset_bytes).unwrap_or(i64::MAX));
             ("house.capture", place, None)
         }
+        Fault::Residue { .. } => ("house.repeat", None, None),
         // The GPU says only that an address was bad, or that time ran out.
         Fault::Device { .. } => ("house.bounds", None, None),
     };

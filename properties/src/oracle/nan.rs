@@ -24,10 +24,20 @@ impl NanReach {
         NanReach::default()
     }
 
-    /// Every element of a tensor: for two runs whose chunks begin at different rows, each of which may
-    /// spread NaN over chunks of its own.
-    pub fn anywhere(count: usize) -> NanReach {
-        NanReach { allowed: vec![true; count] }
+    /// As [`NanReach::of`] for two runs whose chunks may begin at different rows: within a segment and
+    /// head, whatever some chunk would have together with a NaN row after it.
+    pub fn of_any_chunks(
+        prepared: &Prepared<'_>,
+        tensor: &TensorGeometry,
+        expected: &Expected,
+        policy: Reach,
+    ) -> NanReach {
+        if policy != Reach::Chunk {
+            return NanReach::of(prepared, tensor, expected, policy);
+        }
+        let (segments, chunk) = (segments(prepared, tensor), chunk_rows(prepared));
+        let is_nan = |flat: usize| is_nan(tensor, expected, flat);
+        NanReach { allowed: any_chunks(&tensor.shape, &segments, chunk, &is_nan) }
     }
 
     /// The elements a policy allows for a tensor in a case.
@@ -38,10 +48,7 @@ impl NanReach {
         policy: Reach,
     ) -> NanReach {
         let count = expected.count();
-        let is_nan = |flat: usize| match expected {
-            Expected::Bits(bits) => tensor.dtype.is_nan(bits[flat]),
-            Expected::Real { value, .. } => value[flat].is_nan(),
-        };
+        let is_nan = |flat: usize| is_nan(tensor, expected, flat);
         match policy {
             Reach::Exact => NanReach::none(),
             Reach::Row => {
@@ -57,11 +64,8 @@ impl NanReach {
                 NanReach { allowed }
             }
             Reach::Chunk => {
-                let chunk = prepared.case.variants.get("C").and_then(|word| word.parse().ok());
-                let segments = segments(prepared, tensor);
-                let allowed =
-                    chunks(&tensor.shape, &segments, chunk.unwrap_or(CHUNK_ROWS), &is_nan);
-                NanReach { allowed }
+                let (segments, chunk) = (segments(prepared, tensor), chunk_rows(prepared));
+                NanReach { allowed: chunks(&tensor.shape, &segments, chunk, &is_nan) }
             }
         }
     }
@@ -70,6 +74,18 @@ impl NanReach {
     pub fn allows(&self, flat: u64) -> bool {
         self.allowed.get(flat as usize).copied().unwrap_or(false)
     }
+}
+
+fn is_nan(tensor: &TensorGeometry, expected: &Expected, flat: usize) -> bool {
+    match expected {
+        Expected::Bits(bits) => tensor.dtype.is_nan(bits[flat]),
+        Expected::Real { value, .. } => value[flat].is_nan(),
+    }
+}
+
+fn chunk_rows(prepared: &Prepared<'_>) -> u64 {
+    let variant = prepared.case.variants.get("C").and_then(|word| word.parse().ok());
+    variant.unwrap_or(CHUNK_ROWS)
 }
 
 /// Lengths of the segments along a tensor's first axis; one segment when the axis has none.
@@ -94,28 +110,50 @@ fn chunks(
     chunk: u64,
     is_nan: &dyn Fn(usize) -> bool,
 ) -> Vec<bool> {
+    back_from_nan(shape, segments, is_nan, &|place| place - place % chunk.max(1) as usize)
+}
+
+/// The same wherever chunks may begin: every row less than a chunk's length before a NaN row.
+fn any_chunks(
+    shape: &[u64],
+    segments: &[u64],
+    chunk: u64,
+    is_nan: &dyn Fn(usize) -> bool,
+) -> Vec<bool> {
+    back_from_nan(shape, segments, is_nan, &|place| (place + 1).saturating_sub(chunk as usize))
+}
+
+/// In each segment, for each index of the second axis: from every row that holds a NaN back to
+/// `first_of` it, rows counted from the segment's first.
+fn back_from_nan(
+    shape: &[u64],
+    segments: &[u64],
+    is_nan: &dyn Fn(usize) -> bool,
+    first_of: &dyn Fn(usize) -> usize,
+) -> Vec<bool> {
     let heads = shape.get(1).copied().unwrap_or(1) as usize;
     let width = shape.iter().skip(2).product::<u64>() as usize;
     let rows = shape.first().copied().unwrap_or(0) as usize;
     let mut allowed = vec![false; rows * heads * width];
-    let mut segment_start = 0;
+    let mut start = 0;
     for length in segments {
-        let segment_end = (segment_start + *length as usize).min(rows);
-        let mut start = segment_start;
-        while start < segment_end {
-            let end = (start + chunk.max(1) as usize).min(segment_end);
-            for head in 0..heads {
-                let element = |row: usize| (row * heads + head) * width;
-                let holds_nan = |row: &usize| (element(*row)..element(*row) + width).any(is_nan);
-                if let Some(last) = (start..end).rev().find(holds_nan) {
-                    for row in start..=last {
-                        allowed[element(row)..element(row) + width].fill(true);
+        let end = (start + *length as usize).min(rows);
+        for head in 0..heads {
+            let elements =
+                |row: usize| (row * heads + head) * width..(row * heads + head + 1) * width;
+            // From the last row back: what a later row reached needs no second look.
+            let mut reached = end;
+            for row in (start..end).rev() {
+                if elements(row).any(is_nan) {
+                    let first = start + first_of(row - start);
+                    for row in first..reached.min(row + 1) {
+                        allowed[elements(row)].fill(true);
                     }
+                    reached = reached.min(first);
                 }
             }
-            start = end;
         }
-        segment_start = segment_end;
+        start = end;
     }
     allowed
 }
@@ -183,6 +221,15 @@ mod tests {
         assert_eq!(rows_of(1), [2, 3]);
         assert_eq!(rows_of(0), [5, 6]);
         assert!(allowed[(2 * 2 + 1) * 3..(2 * 2 + 2) * 3].iter().all(|one| *one));
+    }
+
+    #[test]
+    fn chunks_that_may_begin_anywhere_reach_back_less_than_their_length() {
+        // One head of width 1; segments of 6 and 2 rows, chunks of 3, NaN at rows 4 and 7.
+        let allowed = any_chunks(&[8, 1, 1], &[6, 2], 3, &|flat| flat == 4 || flat == 7);
+        assert_eq!(allowed, [false, false, true, true, true, false, true, true]);
+        let by_chunks = chunks(&[8, 1, 1], &[6, 2], 3, &|flat| flat == 4 || flat == 7);
+        assert_eq!(by_chunks, [false, false, false, true, true, false, true, true]);
     }
 
     #[test]

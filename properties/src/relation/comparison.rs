@@ -6,7 +6,7 @@ use crate::oracle::{Allowed, NanReach, Observed, Tally, expected, has_nan_input,
 use crate::prepare::Prepared;
 use crate::verdict::{Disagreement, ErrorSummary, Verdict};
 use contracts::dtype::DType;
-use contracts::format::{Compare, Reach};
+use contracts::format::Compare;
 
 /// One tensor of the whole run, and how another run's elements are compared with it.
 pub(super) struct Comparison<'a> {
@@ -58,11 +58,8 @@ impl<'a> Comparison<'a> {
                 let other = other.unwrap_or_else(|| one.clone());
                 let policy = whole.subject.contract.nan.as_ref();
                 let reach = match policy.and_then(|policy| policy.reach.get(&tensor.name)) {
-                    Some(Reach::Chunk) if has_nan_input(whole) => {
-                        NanReach::anywhere(expected.count())
-                    }
                     Some(reach) if has_nan_input(whole) => {
-                        NanReach::of(whole, tensor, expected, *reach)
+                        NanReach::of_any_chunks(whole, tensor, expected, *reach)
                     }
                     _ => NanReach::none(),
                 };

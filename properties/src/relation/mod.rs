@@ -5,7 +5,11 @@
 mod alone;
 mod append_dead;
 mod comparison;
+mod copies;
+mod read_again;
 mod rows_as_steps;
+mod same;
+mod selection;
 mod slice;
 mod split;
 
@@ -37,7 +41,12 @@ pub(crate) struct Related<'a, 's> {
 type Adapter = fn(&mut Related<'_, '_>, &Equals) -> Result<Option<Verdict>, ToolError>;
 
 /// Every adapter `equals` may name.
-const ADAPTERS: &[(&str, Adapter)] = &[("rows_as_steps", rows_as_steps::rows_as_steps)];
+const ADAPTERS: &[(&str, Adapter)] = &[
+    ("rows_as_steps", rows_as_steps::rows_as_steps),
+    ("read_again", read_again::read_again),
+    ("smaller_k", selection::smaller_k),
+    ("first_column", selection::first_column),
+];
 
 /// Examines one relation, by clause id. `None` when it holds, or does not speak of this case; it is
 /// marked exercised when at least one element was compared.
@@ -71,6 +80,10 @@ pub fn examine(
         split::split(&mut related, split)
     } else if let Some(over) = &relation.append_dead {
         append_dead::append_dead(&mut related, over)
+    } else if let Some(same) = &relation.same {
+        same::same(&mut related, same)
+    } else if let Some(copies) = &relation.copies {
+        copies::copies(&mut related, copies)
     } else if let Some(equals) = &relation.equals {
         adapter(&equals.adapter).and_then(|adapter| adapter(&mut related, equals))
     } else {

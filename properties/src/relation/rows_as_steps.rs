@@ -5,19 +5,22 @@ use super::comparison::Comparison;
 use super::slice::{Kept, kept_axes, overlaid, segment_dims, segments, sliced};
 use super::{Related, SubRun};
 use crate::check::ToolError;
+use crate::generate::first_scalar;
 use crate::oracle::{Allowed, each, expected};
 use crate::prepare::{Prepared, missing};
 use crate::subject::{Subject, subject};
 use crate::verdict::Verdict;
 use contracts::CaseScope;
 use contracts::case::{Case, CaseTensor, Content, Decisions, Layout, StoreForm};
-use contracts::format::{Access, Compare, Contract, Equals};
+use contracts::format::{Access, Compare, Contract, Equals, Named, Word};
 use std::ops::Range;
 
 /// What the adapter found out about both contracts: which axis and list are stepped through.
 struct Steps<'a> {
     whole: &'a Prepared<'a>,
     target: &'static Subject,
+    /// Words of the target's options and variants that the whole lacks.
+    set: &'a Named<Word>,
     /// The whole's axis of rows and the list of its segments.
     rows: &'a str,
     /// The axis both contracts count sequences by.
@@ -49,8 +52,18 @@ pub(super) fn rows_as_steps(
                 whole.subject.name()
             )
         },
-        Steps::of(whole, target),
+        Steps::of(whole, target, &equals.set),
     )?;
+    if let Some(name) = equals.set.iter().find_map(|(name, word)| {
+        let contract = target.contract;
+        let is_option = contract.options.get(name).is_some_and(|words| words.contains(&word.0));
+        let is_variant =
+            contract.variants.get(name).is_some_and(|variant| variant.values.contains(word));
+        (!is_option && !is_variant).then_some(name)
+    }) {
+        let what = format!("{}: {} has no such word for `{name}`", related.clause, target.name());
+        return Err(ToolError::Missing(what));
+    }
     let longest = steps.active.iter().map(|n| steps.len(*n)).max().unwrap_or(0);
     let mut states: Decisions<Content> = steps.initial_states();
     // Rows of the outputs as (tensor, first flat index of the whole, bits of the row's elements).
@@ -142,7 +155,11 @@ fn compare(
 }
 
 impl<'a> Steps<'a> {
-    fn of(whole: &'a Prepared<'a>, target: &'static Subject) -> Option<Steps<'a>> {
+    fn of(
+        whole: &'a Prepared<'a>,
+        target: &'static Subject,
+        set: &'a Named<Word>,
+    ) -> Option<Steps<'a>> {
         let contract = whole.subject.contract;
         // The list of lengths is the one whose segments an axis of the whole is, over an axis that
         // both contracts have.
@@ -160,7 +177,7 @@ impl<'a> Steps<'a> {
             })
         };
         let active = (0..segments.len()).filter(|n| !is_pad(*n)).collect();
-        Some(Steps { whole, target, rows, sequences: &declared.each, segments, active })
+        Some(Steps { whole, target, set, rows, sequences: &declared.each, segments, active })
     }
 
     fn len(&self, sequence: usize) -> u64 {
@@ -225,13 +242,14 @@ impl<'a> Steps<'a> {
             let given = whole.case.dtypes.get(symbol).or(types.first()).copied();
             case.dtypes.insert(symbol.clone(), missing(|| lacks("dtype", symbol), given)?);
         }
+        let pinned = |name: &String| self.set.get(name).map(|word| &word.0);
         for (name, words) in &target.options {
-            let given = whole.case.options.get(name).or(words.first()).cloned();
+            let given = pinned(name).or(whole.case.options.get(name)).or(words.first()).cloned();
             case.options.insert(name.clone(), missing(|| lacks("option", name), given)?);
         }
         for (name, variant) in &target.variants {
-            let given =
-                whole.case.variants.get(name).or(variant.values.first().map(|word| &word.0));
+            let first = variant.values.first().map(|word| &word.0);
+            let given = pinned(name).or(whole.case.variants.get(name)).or(first);
             case.variants.insert(name.clone(), missing(|| lacks("variant", name), given)?.clone());
         }
         for name in target.dims.keys() {
@@ -247,8 +265,10 @@ impl<'a> Steps<'a> {
             let picked = sequences.iter().filter_map(|n| items.get(*n).copied()).collect();
             case.lists.insert(name.clone(), picked);
         }
-        for name in target.scalars.keys() {
-            let bits = missing(|| lacks("scalar", name), whole.case.scalars.get(name).copied())?;
+        // What the whole has no scalar for, its options do not use.
+        for (name, scalar) in &target.scalars {
+            let given = whole.case.scalars.get(name).copied();
+            let bits = given.unwrap_or_else(|| first_scalar(scalar, &case.dims));
             case.scalars.insert(name.clone(), bits);
         }
         let kept = self.rows_of(sequences.iter().map(|n| self.segments[*n].start + step));

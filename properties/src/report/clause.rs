@@ -79,6 +79,12 @@ fn relation(relation: &Relation) -> String {
         )
     } else if let Some(equals) = &relation.equals {
         format!("{} ({}) gives the same", equals.contract, equals.adapter)
+    } else if let Some(same) = &relation.same {
+        let set: Vec<_> =
+            same.set.iter().map(|(name, word)| format!("{name} {}", word.0)).collect();
+        format!("the same tensors with {} give the same", set.join(" and "))
+    } else if let Some(copies) = &relation.copies {
+        format!("{} holds the slot of {} that {} names", copies.into, copies.of, copies.by)
     } else if let Some(over) = &relation.append_dead {
         format!("dead elements after each row of {} change nothing", over.axis)
     } else {

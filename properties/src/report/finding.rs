@@ -309,7 +309,7 @@ canary_row_sum disagrees: tolerance.y.all
              largest 1.000e0, worst 4.000 of its bound, relative RMS 1.000e0, norm ratio 0.000000, 0 not finite
   case       x=f32 R=1 n=65 x row_padded 3
   regression here/corpora/canary_row_sum/tolerance_y_all-1a2b3c4d.yaml
-  replay     cargo run --release -- replay corpora/canary_row_sum/tolerance_y_all-1a2b3c4d.yaml";
+  replay     cargo run --release -- replay here/corpora/canary_row_sum/tolerance_y_all-1a2b3c4d.yaml";
         assert_eq!(text(subject(), &case(), &disagreement(), Some(path), Paint::PLAIN), expected);
     }
 
@@ -368,6 +368,9 @@ canary_row_sum faults: house.bounds
         assert_eq!(value["case"]["layouts"], json!({ "x": { "row_padded": 3 } }));
         let value =
             finding_json(subject(), &case(), &fault("x.cu:1"), Some(Path::new("corpora/a/b.yaml")));
+        let known = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../corpora/a/b.yaml"));
+        assert!(value["replay"].as_str().is_some_and(|text| text.ends_with("corpora/a/b.yaml")));
+        let value = finding_json(subject(), &case(), &fault("x.cu:1"), Some(known));
         assert_eq!(value["replay"], "cargo run --release -- replay corpora/a/b.yaml");
         assert_eq!(value["source"], "x.cu:1");
     }

@@ -397,8 +397,8 @@ impl<'a> Work<'a> {
                     ),
                 });
             }
-            let sliced =
-                slice(&old.content, dtype, &maps, values::base_bits(tensor.domain.as_ref(), dtype));
+            let domain = tensor.domain_under(&self.old.options);
+            let sliced = slice(&old.content, dtype, &maps, values::base_bits(domain, dtype));
             let becomes = tensor.dtype.resolve(&self.new.dtypes)?;
             let row = maps.iter().skip(1).map(|map| map.len).product();
             let changed = self.new.tensors.get_mut(name)?;

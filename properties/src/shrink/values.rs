@@ -51,6 +51,7 @@ impl ValueEdit {
 pub(super) fn base_bits(domain: Option<&Domain>, dtype: DType) -> u64 {
     match domain {
         Some(Domain::Positive | Domain::Nonzero) => dtype.round_from_f64(1.0),
+        Some(Domain::AtMost(most)) => dtype.round_from_f64(most.min(0.0)),
         Some(Domain::Range([low, high])) => dtype.round_from_f64(0f64.clamp(*low, high.max(*low))),
         _ => 0,
     }
@@ -105,8 +106,9 @@ impl<'a> Edited<'a> {
             .iter()
             .map(|axis| u64::try_from(axis.eval_int(&scope).ok()?).ok())
             .collect::<Option<_>>()?;
-        let row_norm = matches!(declared.domain, Some(Domain::RowNorm(_)));
-        let base = base_bits(declared.domain.as_ref(), dtype);
+        let domain = declared.domain_under(&case.options);
+        let row_norm = matches!(domain, Some(Domain::RowNorm(_)));
+        let base = base_bits(domain, dtype);
         Some(Edited { content: &held.content, dtype, base, shape, row_norm })
     }
 

@@ -16,6 +16,7 @@ pub fn admits(domain: &Domain, dtype: DType, bits: u64) -> bool {
         Domain::Positive => value.is_finite() && value > 0.0,
         Domain::Nonzero => value.is_finite() && value != 0.0,
         Domain::Range([low, high]) => value >= *low && value <= *high,
+        Domain::AtMost(most) => value <= *most,
     }
 }
 
@@ -39,6 +40,7 @@ pub fn in_domain(domain: &Domain, dtype: DType, bits: u64) -> u64 {
         Domain::Nonzero if finite == 0.0 => rounded(dtype, 1.0),
         Domain::Nonzero => rounded(dtype, finite),
         Domain::Range([low, high]) => inside(dtype, finite.clamp(*low, *high), *low, *high),
+        Domain::AtMost(most) => inside(dtype, finite.min(*most), f64::NEG_INFINITY, *most),
     }
 }
 
@@ -109,6 +111,8 @@ mod tests {
             Domain::Range([-1.0e4, 0.0]),
             Domain::Range([0.0, 1.0]),
             Domain::Range([0.1, 0.3]),
+            Domain::AtMost(0.0),
+            Domain::AtMost(2.7726),
             Domain::RowNorm(1.02),
         ];
         for domain in &domains {

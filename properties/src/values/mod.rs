@@ -7,7 +7,7 @@ mod noise;
 mod rows;
 
 pub use domain::{admits, in_domain, rounded, row_in_domain, row_norm};
-pub use gates::{GateField, Gates};
+pub use gates::{GateField, GateTensors, Gates, Member};
 
 pub(crate) use rows::special_bits;
 

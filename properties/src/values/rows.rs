@@ -74,6 +74,7 @@ impl<'a> Rows<'a> {
                 }
             }
             Values::Ties { places } => tied_row(dtype, key, places, row),
+            Values::Crowd { band, count } => crowded_row(dtype, key, *band, *count, row),
             Values::Masked { survivors } => masked_row(dtype, key, survivors, row),
             Values::Planted { value, at } => {
                 each(dtype, key, row, normal);
@@ -131,6 +132,7 @@ pub(super) fn stays_inside(values: &Values, domain: &Domain) -> bool {
         // f16 is the narrowest type that holds normal deviates.
         Domain::Finite => low >= -65504.0 && high <= 65504.0,
         Domain::Range(ends) => low >= ends[0] && high <= ends[1],
+        Domain::AtMost(most) => high <= *most,
         Domain::Positive | Domain::Nonzero | Domain::RowNorm(_) => false,
     };
     match values {
@@ -160,7 +162,7 @@ fn ramp(field: &Field<'_>, flat: u64) -> u64 {
     }
     let exact = 1u64 << (mantissa_bits(dtype) + 1);
     let high = match field.domain {
-        Domain::Range([_, high]) => *high,
+        Domain::Range([_, high]) | Domain::AtMost(high) => *high,
         Domain::RowNorm(most) => *most,
         _ => dtype.largest_finite(),
     };
@@ -170,6 +172,7 @@ fn ramp(field: &Field<'_>, flat: u64) -> u64 {
     let (largest, low) = match field.domain {
         // Negative floats are ordered the other way.
         Domain::Range([low, high]) if *high <= 0.0 => (0, *low),
+        Domain::AtMost(high) if *high <= 0.0 => (0, -dtype.largest_finite()),
         _ => (rounded(dtype, high), 0.0),
     };
     if largest == 0 {
@@ -254,6 +257,23 @@ fn tied_row(dtype: DType, key: u64, places: &[TiePlace], row: &mut [u64]) {
             plant(first + len / 4);
         }
         TiePlace::Last => plant(len - 1),
+    }
+}
+
+/// Values in the band, `count` of them side by side and around the end of the row; the others are
+/// below the band by 1 to 9.
+fn crowded_row(dtype: DType, key: u64, [low, high]: [f64; 2], count: u64, row: &mut [u64]) {
+    let len = row.len();
+    let start = below(word(key, WHOLE_ROW), len.max(1) as u64) as usize;
+    for (column, bits) in row.iter_mut().enumerate() {
+        let place = (column + len - start) % len;
+        let drawn = word(key, column);
+        let value = if (place as u64) < count {
+            between(drawn, low, high)
+        } else {
+            low - 1.0 - 8.0 * uniform(drawn)
+        };
+        *bits = rounded(dtype, value);
     }
 }
 

@@ -122,6 +122,23 @@ fn codes_cycle_and_literals_repeat() {
 }
 
 #[test]
+fn a_crowd_stands_together_above_the_rest() {
+    let crowd = Values::Crowd { band: [1.0, 1.25], count: 40 };
+    for dtype in [DType::F32, DType::BF16] {
+        for row in valued(&crowd, dtype, &[6, 100], 3).chunks(100) {
+            let inside: Vec<usize> =
+                (0..100).filter(|column| (1.0..=1.25).contains(&row[*column])).collect();
+            assert_eq!(inside.len(), 40);
+            assert!(row.iter().all(|value| *value >= 1.0 || *value <= 0.0));
+            let starts = |column: &&usize| !inside.contains(&((**column + 99) % 100));
+            assert_eq!(inside.iter().filter(starts).count(), 1, "side by side, around the end");
+        }
+    }
+    let whole = Values::Crowd { band: [1.0, 1.0], count: 1000 };
+    assert!(valued(&whole, DType::F16, &[2, 9], 3).iter().all(|value| *value == 1.0));
+}
+
+#[test]
 fn every_generator_respects_every_domain() {
     let generators = [
         Values::Zero,
@@ -138,6 +155,7 @@ fn every_generator_respects_every_domain() {
         Values::Specials,
         Values::Ties { places: vec![TiePlace::Warp, TiePlace::Last] },
         Values::Masked { survivors: vec![1] },
+        Values::Crowd { band: [1.0, 1.25], count: 5 },
         Values::Planted { value: Number(f64::INFINITY), at: vec![PlantPlace::Last] },
         Values::Literal(vec![0x7f80]),
     ];
@@ -192,8 +210,7 @@ fn gates_follow_their_class_per_sequence_and_head() {
     let (log, beta) = (Domain::Range([-1.0e4, 0.0]), Domain::Range([0.0, 1.0]));
     let lengths = [40, 0, 30];
     let field = GateField {
-        log: (DType::F32, &log),
-        beta: (DType::F32, &beta),
+        tensors: GateTensors::Log([(DType::F32, &log), (DType::F32, &beta)]),
         rows: 72,
         heads: 3,
         segments: Some(&lengths),
@@ -209,8 +226,8 @@ fn gates_follow_their_class_per_sequence_and_head() {
         (GateClass::Fast, -7.4, -0.36),
         (GateClass::Discriminating, -2.0, -0.1),
     ] {
-        let (g, b) = gates(Some(class), false).contents(&field);
-        let (g, b) = (read(&g), read(&b));
+        let contents = gates(Some(class), false).contents(&field);
+        let (g, b) = (read(&contents[0]), read(&contents[1]));
         assert!(g[..210].iter().all(|g| (low..=high).contains(g)), "{class:?}");
         assert!(g[210..].iter().chain(&b[210..]).all(|value| *value == 0.0), "spare rows");
         if class == GateClass::Discriminating {
@@ -223,7 +240,7 @@ fn gates_follow_their_class_per_sequence_and_head() {
         adversarial: false,
         seed: 11,
     };
-    let g = read(&mixed.contents(&field).0);
+    let g = read(&mixed.contents(&field)[0]);
     for (first, last) in [(0, 40), (40, 70)] {
         for head in 0..3 {
             let zeros = (first..last).filter(|row| g[row * 3 + head] == 0.0).count();
@@ -232,10 +249,44 @@ fn gates_follow_their_class_per_sequence_and_head() {
     }
     let extreme = (0..50u64).any(|seed| {
         let gates = Gates { seed: seed + 1, ..gates(Some(GateClass::Slow), true) };
-        let (g, b) = gates.contents(&field);
-        read(&g).contains(&-1.0e4) && read(&b).contains(&1.0)
+        let contents = gates.contents(&field);
+        read(&contents[0]).contains(&-1.0e4) && read(&contents[1]).contains(&1.0)
     });
     assert!(extreme);
+}
+
+#[test]
+fn raw_gates_give_the_decays_of_their_class() {
+    let (any, log) = (Domain::Any, Domain::AtMost(2.7726));
+    let (range, unit) = (Domain::Range([-200.0, 200.0]), Domain::Range([0.0, 1.0]));
+    let members = [(DType::F32, &range), (DType::F32, &any), (DType::F32, &range)];
+    let raw = GateTensors::Raw([members[0], members[1], members[2], (DType::F32, &log)]);
+    let negative = Domain::AtMost(0.0);
+    let plain = GateTensors::Log([(DType::F32, &negative), (DType::F32, &unit)]);
+    let alpha = GateTensors::Alpha([(DType::F32, &unit), (DType::F32, &unit)]);
+    let field = |tensors| GateField { tensors, rows: 50, heads: 4, segments: None };
+    let read = |content: &Content, flat: u64| DType::F32.to_f64(content.bits(DType::F32, flat));
+    for class in [GateClass::One, GateClass::Slow, GateClass::Fast, GateClass::Discriminating] {
+        let gates = Gates { classes: &[], only: Some(class), adversarial: false, seed: 8 };
+        let [raw, plain, alpha] =
+            [raw, plain, alpha].map(|tensors| gates.contents(&field(tensors)));
+        for flat in 0..200 {
+            let (a, b) = (read(&raw[0], flat), read(&raw[1], flat));
+            let (bias, a_log) = (read(&raw[2], flat % 4), read(&raw[3], flat % 4));
+            let g = -libm::exp(a_log) * libm::log1p(libm::exp(a + bias));
+            let (wanted, beta) = (read(&plain[0], flat), read(&plain[1], flat));
+            assert!((g - wanted).abs() <= 1e-4 * wanted.abs() + 1e-30, "{class:?}: {g} {wanted}");
+            assert!((1.0 / (1.0 + libm::exp(-b)) - beta).abs() < 1e-6, "{class:?}");
+            assert!((read(&alpha[0], flat) - libm::exp(wanted)).abs() < 1e-6, "{class:?}");
+        }
+    }
+    let edges = (1..50u64).any(|seed| {
+        let gates = Gates { classes: &[GateClass::Slow], only: None, adversarial: true, seed };
+        let raw = gates.contents(&field(raw));
+        let infinite = (0..200).any(|flat| read(&raw[1], flat) == f64::INFINITY);
+        infinite && (0..4).any(|head| read(&raw[3], head) == f64::NEG_INFINITY)
+    });
+    assert!(edges);
 }
 
 #[test]

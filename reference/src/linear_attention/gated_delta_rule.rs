@@ -17,6 +17,9 @@ use crate::{Expected, Outputs};
 /// Rows over which log decays are summed for Γ: the chunk of the chunked form.
 pub const CHUNK_ROWS: usize = 64;
 
+/// Cosine from which keys count as aligned (linear_attention §0.3).
+const ALIGNED_COSINE: f64 = 0.9;
+
 /// Value rows advanced together. A value row of S never meets another, so a tile of them stays in
 /// cache over all rows of a sequence; lanes are innermost so that no sum is reordered.
 const LANES: usize = 16;
@@ -107,6 +110,8 @@ pub struct Recurrence {
     pub rounding_walk: Vec<f64>,
     /// 1 + Γ/32, `[slots,Hv]`.
     pub one_plus_gamma_32: Vec<f64>,
+    /// 1 where two neighbouring keys' cosine is at least 0.9 in magnitude, else 0, `[slots,Hv]`.
+    pub aligned_keys: Vec<f64>,
 }
 
 /// Advances every sequence from its slot of `initial` (`[slots,Hv,Dv,Dk]`), or from zero without one.
@@ -130,6 +135,7 @@ pub fn gated_delta_rule(
         s_paths_gamma: vec![0.0; state_count],
         rounding_walk: vec![0.0; slots * heads.value_heads],
         one_plus_gamma_32: vec![0.0; slots * heads.value_heads],
+        aligned_keys: vec![0.0; slots * heads.value_heads],
     };
     for sequence in sequences {
         let Some(slot) = sequence.slot else { continue };
@@ -158,6 +164,7 @@ impl Head<'_> {
         let group = slot * value_heads + self.value_head;
         result.rounding_walk[group] = rounding_walk(&gates, key_dim);
         result.one_plus_gamma_32[group] = 1.0 + gamma / 32.0;
+        result.aligned_keys[group] = if self.has_aligned_keys() { 1.0 } else { 0.0 };
         for first in (0..value_dim).step_by(LANES) {
             let lanes = LANES.min(value_dim - first);
             let state = (group * value_dim + first) * key_dim..;
@@ -174,6 +181,22 @@ impl Head<'_> {
                 result.s_paths_gamma[at] = result.s_paths[at] * gamma;
             }
         }
+    }
+
+    /// Whether two neighbouring keys nearly agree: then (I + L) is ill conditioned.
+    fn has_aligned_keys(&self) -> bool {
+        let Heads { key_heads, key_dim, .. } = self.heads;
+        let Sequence { first_row, row_count, .. } = self.sequence;
+        let key = |row: usize| {
+            let at = (row * key_heads + self.heads.key_head(self.value_head)) * key_dim;
+            &self.rows.k[at..at + key_dim]
+        };
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        (first_row + 1..first_row + row_count).any(|row| {
+            let (earlier, later) = (key(row - 1), key(row));
+            let norms = dot(earlier, earlier) * dot(later, later);
+            norms > 0.0 && dot(earlier, later).powi(2) >= ALIGNED_COSINE * ALIGNED_COSINE * norms
+        })
     }
 
     /// One row for the value channels `channels`.
@@ -340,6 +363,7 @@ impl Recurrence {
             measures: vec![
                 ("rounding_walk", self.rounding_walk),
                 ("one_plus_gamma_32", self.one_plus_gamma_32),
+                ("aligned_keys", self.aligned_keys),
             ],
         };
         Outputs { tensors: vec![("o", o), ("s", s)] }

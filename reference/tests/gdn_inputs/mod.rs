@@ -25,6 +25,15 @@ pub struct Gdn {
     pub scale: f32,
 }
 
+/// A step with nothing fused.
+pub const PLAIN_STEP: [(&str, &str); 5] = [
+    ("gate_form", "log"),
+    ("alpha_clamp", "none"),
+    ("qk_norm", "none"),
+    ("output_gate", "none"),
+    ("snapshot", "none"),
+];
+
 impl Gdn {
     /// Rows `range` alone, with the same state.
     pub fn rows(&self, range: std::ops::Range<usize>) -> Gdn {
@@ -68,6 +77,10 @@ impl Gdn {
     pub fn decode(&self, slot: &[i64]) -> Outputs {
         let mut inputs = self.inputs(true);
         inputs.lists.push(("slot".to_owned(), slot.to_vec()));
+        for (option, word) in PLAIN_STEP {
+            inputs.options.push((option.to_owned(), word.to_owned()));
+        }
+        inputs.scalars.extend(["qk_eps", "norm_eps"].map(|name| (name.to_owned(), 1e-6)));
         reference::reference("gdn_decode").expect("gdn_decode is registered")(&inputs)
     }
 

@@ -5,9 +5,13 @@ use crate::{Failure, Format, Outcome, repository, say};
 use properties::corpus;
 use properties::fuzz_targets;
 use properties::subject::{Subject, subjects};
+use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct Arguments {
+    /// Where the corpora are.
+    #[arg(long, value_name = "FOLDER")]
+    corpora: Option<PathBuf>,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -21,7 +25,7 @@ pub struct FuzzTargetArguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
-    let root = repository().join("corpora");
+    let root = arguments.corpora.unwrap_or_else(|| repository().join("corpora"));
     let mut rows = Vec::new();
     for subject in subjects() {
         let regressions = corpus::files(&root, subject.name())?.len();

@@ -1,7 +1,9 @@
 //! The `assay` command: parses arguments, runs one subcommand, turns its answer into an exit code:
-//! 0 nothing found, 1 something found, 2 the tool could not do its work.
+//! 0 nothing found, 1 something found, 2 the tool could not do its work, 130 interrupted before either.
 
 mod compile;
+mod doctor;
+mod explain;
 mod list;
 mod replay;
 mod search;
@@ -26,7 +28,13 @@ enum Command {
     Replay(replay::Arguments),
     /// List contracts with their clauses and corpora.
     List(list::Arguments),
-    /// Compile kernels/cuda to kernels/ptx with NVRTC.
+    /// Say in sentences what contracts promise.
+    Explain(explain::Arguments),
+    /// Print the contract format as a JSON Schema, for editors.
+    Schema,
+    /// Say what this machine can do, and what would let it do more.
+    Doctor(doctor::Arguments),
+    /// Compile kernels/cuda to kernels/ptx with NVRTC, and record what the kernels cost a GPU.
     Compile(compile::Arguments),
     /// Write the generated part of fuzz/Cargo.toml.
     FuzzTargets(list::FuzzTargetArguments),
@@ -45,6 +53,7 @@ enum Format {
 enum Outcome {
     Clean,
     Found,
+    Interrupted,
 }
 
 /// Why a command could not do its work: one paragraph with the way out.
@@ -61,12 +70,16 @@ fn main() -> ExitCode {
         Command::Search(arguments) => search::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::List(arguments) => list::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
+        Command::Schema => explain::schema(),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Compile(arguments) => compile::run(arguments),
         Command::FuzzTargets(arguments) => list::write_fuzz_targets(arguments),
     };
     match answer {
         Ok(Outcome::Clean) => ExitCode::SUCCESS,
         Ok(Outcome::Found) => ExitCode::from(1),
+        Ok(Outcome::Interrupted) => ExitCode::from(130),
         Err(Failure(text)) => {
             eprintln!("assay: {text}");
             ExitCode::from(2)

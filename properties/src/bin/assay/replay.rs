@@ -1,16 +1,20 @@
 //! `assay replay`: stored cases again, on every backend this machine has.
 
 use crate::{Failure, Format, Outcome, repository, say, subjects};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use properties::corpus;
+use properties::replay::Meaning;
 use properties::report;
+use properties::subject::known_subjects;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Case files or contract names; everything in corpora/ when none is named.
     what: Vec<String>,
     /// Where the corpora are.
-    #[arg(long)]
+    #[arg(long, value_name = "FOLDER")]
     corpora: Option<PathBuf>,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -23,23 +27,30 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         arguments.what.iter().partition(|what| is_file(what.as_str()));
     let names: Vec<String> = names.into_iter().cloned().collect();
     let mut paths: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+    // What cannot be replayed hides none of the rest.
+    let mut broken = Vec::new();
     if paths.is_empty() || !names.is_empty() {
         for subject in subjects(&names)? {
             paths.extend(corpus::files(&root, subject.name())?);
         }
     }
-    if paths.is_empty() {
+    if arguments.what.is_empty() {
+        let known: Vec<_> = known_subjects().map(|subject| subject.name()).collect();
+        broken.extend(corpus::strays(&root, &known)?.iter().map(ToString::to_string));
+    }
+    if paths.is_empty() && broken.is_empty() {
         return Err(Failure(format!("{}: no stored case was selected", root.display())));
     }
-    // A file that cannot be replayed hides none of the others.
     let mut replays = Vec::new();
-    let mut broken = Vec::new();
+    let progress = Progress::new(paths.len(), arguments.format);
     for path in &paths {
+        progress.begin(path);
         match properties::replay::replay(&root, std::slice::from_ref(path)) {
             Ok(replayed) => replays.extend(replayed),
             Err(error) => broken.push(error.to_string()),
         }
     }
+    progress.end();
     match arguments.format {
         Format::Text => say(&report::replays(&replays))?,
         Format::Json => say(&format!("{}\n", report::replays_json(&replays)))?,
@@ -47,8 +58,42 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     if !broken.is_empty() {
         return Err(Failure(broken.join("\nassay: ")));
     }
-    let failed = replays.iter().any(|replay| replay.is_failure());
-    Ok(if failed { Outcome::Found } else { Outcome::Clean })
+    if replays.iter().any(|replay| replay.is_failure()) {
+        return Ok(Outcome::Found);
+    }
+    let undecided = replays.iter().filter(|replay| replay.meaning == Meaning::Undecided).count();
+    if undecided > 0 {
+        return Err(Failure(format!(
+            "{undecided} of {} stored cases were not judged; the lines marked undecided say why",
+            replays.len()
+        )));
+    }
+    Ok(Outcome::Clean)
+}
+
+/// Which file is being replayed: a large case takes its time.
+struct Progress(ProgressBar);
+
+impl Progress {
+    fn new(files: usize, format: Format) -> Progress {
+        let bar = ProgressBar::new(files as u64);
+        if format == Format::Json {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        let style = ProgressStyle::with_template("{pos:>4}/{len} {elapsed} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Progress(bar)
+    }
+
+    fn begin(&self, path: &Path) {
+        self.0.inc(1);
+        self.0.set_message(path.display().to_string());
+    }
+
+    fn end(&self) {
+        self.0.finish_and_clear();
+    }
 }
 
 /// Whether an argument means a file rather than a contract.

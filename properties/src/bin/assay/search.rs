@@ -30,7 +30,7 @@ pub struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Where regressions go.
-    #[arg(long)]
+    #[arg(long, value_name = "FOLDER")]
     corpora: Option<PathBuf>,
     /// Also print every PTX block with its hits.
     #[arg(long)]
@@ -81,12 +81,23 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     if let Some(why) = findings.find_map(|finding| finding.unwritten.as_ref()) {
         return Err(Failure(why.clone()));
     }
-    let found = summary.subjects.iter().any(|subject| !subject.findings.is_empty());
-    Ok(if found { Outcome::Found } else { Outcome::Clean })
+    if summary.subjects.iter().any(|subject| !subject.findings.is_empty()) {
+        return Ok(Outcome::Found);
+    }
+    let unjudged = summary.subjects.iter().filter(|subject| !subject.unsupported.is_empty());
+    let unjudged: Vec<_> = unjudged.map(|subject| subject.subject.name()).collect();
+    if !unjudged.is_empty() {
+        return Err(Failure(format!(
+            "cases of {} were not judged: the summary names what the machine cannot run; \
+             build them without it, or judge them on a GPU (`cargo test --release --features cuda`)",
+            unjudged.join(", ")
+        )));
+    }
+    Ok(if summary.interrupted { Outcome::Interrupted } else { Outcome::Clean })
 }
 
 /// Whether regressions can be written, before an hour is spent on finding some.
-fn writable(corpora: Option<&Path>) -> Result<(), Failure> {
+pub fn writable(corpora: Option<&Path>) -> Result<(), Failure> {
     let Some(corpora) = corpora else { return Ok(()) };
     let probe = std::fs::create_dir_all(corpora)
         .and_then(|()| tempfile::Builder::new().prefix(".").tempfile_in(corpora));
