@@ -11,7 +11,8 @@ use crate::fault::RaceKind;
 use crate::program::SharedArray;
 pub(crate) use record::LAST_CLOCK;
 use record::{
-    ATOMIC, EPOCH_SHIFT, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, joined, merged, other, record,
+    ATOMIC, EPOCH_SHIFT, LAST_EPOCH, SPLIT, THREAD_SHIFT, against, conflicts, fresh, joined,
+    merged, other, record,
 };
 use std::ops::Range;
 
@@ -361,7 +362,7 @@ impl Shared {
             if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(BYTES) {
                 return false;
             }
-            let cells = at / 4..(at + BYTES) / 4;
+            let cells = at / 4..at / 4 + BYTES / 4;
             let (Some(state), Some(data), Some(writers), Some(readers)) = (
                 self.state.get(at..at + BYTES),
                 self.data.get(at..at + BYTES),
@@ -371,15 +372,64 @@ impl Shared {
                 return false;
             };
             let mine = first + ((l as u64) << THREAD_SHIFT);
-            if !all_ready(state) || writers.iter().any(|old| conflicts(*old, mine)) {
+            if *state != [INIT; BYTES] || against(writers, mine) {
                 return false;
             }
-            for reader in readers {
-                *reader = joined(*reader, mine);
+            if fresh(readers, mine) {
+                for reader in readers {
+                    *reader = joined(*reader, mine);
+                }
+            } else {
+                readers.fill(mine);
             }
             out[l].copy_from_slice(data);
         }
         true
+    }
+
+    /// Stores of pieces anywhere by the lanes of a mask, in order, as long as nothing stands
+    /// against them; returns the lanes that are left. Without `ARRIVED` the bytes are only
+    /// announced: nothing may read them.
+    #[inline(always)]
+    pub fn write_apart<const BYTES: usize, const ARRIVED: bool>(
+        &mut self,
+        addresses: &[u64; 32],
+        mask: u32,
+        first: Toucher,
+        pieces: &[[u8; BYTES]],
+    ) -> u32 {
+        if !BYTES.is_multiple_of(4) {
+            return mask;
+        }
+        let first = record(self.epoch, first, false);
+        for l in lanes(mask) {
+            let left = mask & (u32::MAX << l);
+            let at = addresses[l] as usize;
+            if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(BYTES) {
+                return left;
+            }
+            let cells = at / 4..at / 4 + BYTES / 4;
+            let (Some(state), Some(data), Some(writers), Some(readers), Some(piece)) = (
+                self.state.get_mut(at..at + BYTES),
+                self.data.get_mut(at..at + BYTES),
+                self.writers.get_mut(cells.clone()),
+                self.readers.get(cells),
+                pieces.get(l),
+            ) else {
+                return left;
+            };
+            let whole = *state == [INIT; BYTES] || *state == [UNINIT; BYTES];
+            let mine = first + ((l as u64) << THREAD_SHIFT);
+            if !whole || against(writers, mine) || against(readers, mine) {
+                return left;
+            }
+            writers.fill(mine);
+            state.fill(if ARRIVED { INIT } else { UNINIT });
+            if ARRIVED {
+                data.copy_from_slice(piece);
+            }
+        }
+        0
     }
 
     /// Bytes become initialised or not without a thread's access (asynchronous copies).
@@ -472,10 +522,15 @@ impl Shared {
         let mine = |i: usize| first + (((i / CELLS) as u64) << THREAD_SHIFT);
         let writers = &mut self.writers[cells.clone()];
         let readers = &mut self.readers[cells];
+        let (wrote, read) = (fresh(writers, first), fresh(readers, first));
         let mut against = false;
-        for (i, (writer, reader)) in writers.iter().zip(readers.iter()).enumerate() {
-            against |= conflicts(*writer, mine(i));
-            if STORE {
+        if wrote {
+            for (i, writer) in writers.iter().enumerate() {
+                against |= conflicts(*writer, mine(i));
+            }
+        }
+        if STORE && read {
+            for (i, reader) in readers.iter().enumerate() {
                 against |= conflicts(*reader, mine(i));
             }
         }
@@ -486,9 +541,13 @@ impl Shared {
             for (i, writer) in writers.iter_mut().enumerate() {
                 *writer = mine(i);
             }
-        } else {
+        } else if read {
             for (i, reader) in readers.iter_mut().enumerate() {
                 *reader = merged(*reader, mine(i));
+            }
+        } else {
+            for (i, reader) in readers.iter_mut().enumerate() {
+                *reader = mine(i);
             }
         }
         true
