@@ -11,8 +11,8 @@ use crate::fault::RaceKind;
 use crate::program::SharedArray;
 pub(crate) use record::LAST_CLOCK;
 use record::{
-    ATOMIC, EPOCH_SHIFT, LAST_EPOCH, SPLIT, THREAD_SHIFT, against, conflicts, fresh, joined,
-    merged, other, record,
+    ATOMIC, EPOCH_SHIFT, LAST_EPOCH, SPLIT, THREAD_SHIFT, against, conflicts, joined, merged,
+    other, record,
 };
 use std::ops::Range;
 
@@ -65,7 +65,28 @@ pub(crate) struct Shared {
     readers: Vec<u64>,
     byte_writers: Vec<u64>,
     byte_readers: Vec<u64>,
+    /// Of every four cells. Records of a cell are of this epoch only where its four say so, which
+    /// is all that most accesses need to know.
+    fours: Vec<Four>,
     epoch: u64,
+}
+
+/// The last epochs in which someone stored to four cells or read them.
+#[derive(Clone, Copy, Default)]
+struct Four {
+    stored: u32,
+    read: u32,
+}
+
+/// Whether the records of some of the fours may be of this epoch: stores, reads.
+#[inline(always)]
+fn recent(fours: &[Four], epoch: u64) -> (bool, bool) {
+    let (mut stored, mut read) = (false, false);
+    for four in fours {
+        stored |= four.stored == epoch as u32;
+        read |= four.read == epoch as u32;
+    }
+    (stored, read)
 }
 
 /// Whether all bytes are initialised; a comparison each for the sizes of single accesses.
@@ -105,6 +126,9 @@ impl Shared {
         self.data.clear();
         self.data.resize(end, 0);
         let cells = end / 4;
+        if self.fours.len() < cells.div_ceil(4) {
+            self.fours.resize(cells.div_ceil(4), Four::default());
+        }
         // Epochs grow over the machine's whole life: records of older launches are stale.
         for records in [&mut self.writers, &mut self.readers] {
             if records.len() < cells {
@@ -137,6 +161,7 @@ impl Shared {
     pub fn forget(&mut self) {
         self.writers.fill(0);
         self.readers.fill(0);
+        self.fours.fill(Four::default());
         self.epoch = 0;
     }
 
@@ -192,6 +217,7 @@ impl Shared {
         let race = |(race, other)| SharedFault::Race { race, other };
         let base = cell * 4;
         let old = [self.writers[cell], self.readers[cell]];
+        self.fours[cell / 4] = Four { stored: self.epoch as u32, read: self.epoch as u32 };
         if old[0] & SPLIT == 0 || !self.current(old[0]) {
             if bytes == (base..base + 4) {
                 [self.writers[cell], self.readers[cell]] =
@@ -311,14 +337,15 @@ impl Shared {
         before: &mut [u64; 32],
         f: impl Fn(u32, usize) -> u32,
     ) -> u32 {
-        let first = record(self.epoch, first, true);
+        let (first, epoch) = (record(self.epoch, first, true), self.epoch as u32);
         for l in lanes(mask) {
             let left = mask & (u32::MAX << l);
             let at = addresses[l] as usize;
             if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(4) {
                 return left;
             }
-            let (Some(state), Some(word), Some(writer), Some(reader)) = (
+            let (Some(four), Some(state), Some(word), Some(writer), Some(reader)) = (
+                self.fours.get_mut(at / 16),
                 self.state.as_chunks::<4>().0.get(at / 4),
                 self.data.as_chunks_mut::<4>().0.get_mut(at / 4),
                 self.writers.get_mut(at / 4),
@@ -332,6 +359,7 @@ impl Shared {
             if *state != [INIT; 4] || !free(*writer) || !free(*reader) {
                 return left;
             }
+            *four = Four { stored: epoch, read: epoch };
             let next = joined(*writer, mine);
             *reader = if *reader == *writer { next } else { joined(*reader, mine) };
             *writer = next;
@@ -355,7 +383,7 @@ impl Shared {
         if !BYTES.is_multiple_of(4) {
             return false;
         }
-        let first = record(self.epoch, first, false);
+        let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
         // A loop: closures of iterators are not compiled with it.
         for l in lanes(mask) {
             let at = addresses[l] as usize;
@@ -363,7 +391,8 @@ impl Shared {
                 return false;
             }
             let cells = at / 4..at / 4 + BYTES / 4;
-            let (Some(state), Some(data), Some(writers), Some(readers)) = (
+            let (Some(four), Some(state), Some(data), Some(writers), Some(readers)) = (
+                self.fours.get_mut(at / 16),
                 self.state.get(at..at + BYTES),
                 self.data.get(at..at + BYTES),
                 self.writers.get(cells.clone()),
@@ -372,15 +401,20 @@ impl Shared {
                 return false;
             };
             let mine = first + ((l as u64) << THREAD_SHIFT);
-            if *state != [INIT; BYTES] || against(writers, mine) {
+            if *state != [INIT; BYTES] || four.stored == epoch && against(writers, mine) {
                 return false;
             }
-            if fresh(readers, mine) {
+            if four.read != epoch {
+                readers.fill(mine);
+                four.read = epoch;
+            } else if BYTES == 4 {
                 for reader in readers {
                     *reader = joined(*reader, mine);
                 }
             } else {
-                readers.fill(mine);
+                for reader in readers {
+                    *reader = merged(*reader, mine);
+                }
             }
             out[l].copy_from_slice(data);
         }
@@ -401,7 +435,7 @@ impl Shared {
         if !BYTES.is_multiple_of(4) {
             return mask;
         }
-        let first = record(self.epoch, first, false);
+        let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
         for l in lanes(mask) {
             let left = mask & (u32::MAX << l);
             let at = addresses[l] as usize;
@@ -409,7 +443,8 @@ impl Shared {
                 return left;
             }
             let cells = at / 4..at / 4 + BYTES / 4;
-            let (Some(state), Some(data), Some(writers), Some(readers), Some(piece)) = (
+            let (Some(four), Some(state), Some(data), Some(writers), Some(readers), Some(piece)) = (
+                self.fours.get_mut(at / 16),
                 self.state.get_mut(at..at + BYTES),
                 self.data.get_mut(at..at + BYTES),
                 self.writers.get_mut(cells.clone()),
@@ -420,9 +455,11 @@ impl Shared {
             };
             let whole = *state == [INIT; BYTES] || *state == [UNINIT; BYTES];
             let mine = first + ((l as u64) << THREAD_SHIFT);
-            if !whole || against(writers, mine) || against(readers, mine) {
+            let stored = four.stored == epoch && against(writers, mine);
+            if !whole || stored || four.read == epoch && against(readers, mine) {
                 return left;
             }
+            four.stored = epoch;
             writers.fill(mine);
             state.fill(if ARRIVED { INIT } else { UNINIT });
             if ARRIVED {
@@ -451,16 +488,29 @@ impl Shared {
         };
         let a = record(self.epoch, a, false);
         let b = b.map_or(a, |b| record(self.epoch, b, false));
+        let fours = &mut self.fours[cells.start / 4..cells.end.div_ceil(4)];
+        let (stored, read) = recent(fours, self.epoch);
         let mut against = false;
-        for writer in &self.writers[cells.clone()] {
-            against |= conflicts(*writer, a) | conflicts(*writer, b);
-        }
-        if !against {
-            for reader in &mut self.readers[cells] {
-                *reader = merged(merged(*reader, a), b);
+        if stored {
+            for writer in &self.writers[cells.clone()] {
+                against |= conflicts(*writer, a) | conflicts(*writer, b);
             }
         }
-        !against
+        if against {
+            return false;
+        }
+        for four in fours {
+            four.read = self.epoch as u32;
+        }
+        let readers = &mut self.readers[cells];
+        if read {
+            for reader in readers {
+                *reader = merged(merged(*reader, a), b);
+            }
+        } else {
+            readers.fill(merged(a, b));
+        }
+        true
     }
 
     /// The cells of whole words that hold values.
@@ -520,11 +570,12 @@ impl Shared {
     ) -> bool {
         let first = record(self.epoch, first, false);
         let mine = |i: usize| first + (((i / CELLS) as u64) << THREAD_SHIFT);
+        let fours = &mut self.fours[cells.start / 4..cells.end.div_ceil(4)];
+        let (stored, read) = recent(fours, self.epoch);
         let writers = &mut self.writers[cells.clone()];
         let readers = &mut self.readers[cells];
-        let (wrote, read) = (fresh(writers, first), fresh(readers, first));
         let mut against = false;
-        if wrote {
+        if stored {
             for (i, writer) in writers.iter().enumerate() {
                 against |= conflicts(*writer, mine(i));
             }
@@ -536,6 +587,10 @@ impl Shared {
         }
         if against {
             return false;
+        }
+        for four in fours {
+            let last = if STORE { &mut four.stored } else { &mut four.read };
+            *last = self.epoch as u32;
         }
         if STORE {
             for (i, writer) in writers.iter_mut().enumerate() {

@@ -166,12 +166,11 @@ pub(crate) fn shared_trouble(
 /// Checks the marks of a global load.
 #[inline(always)]
 pub(crate) fn readable(shadow: &[u8]) -> bool {
-    let (mut all, mut any) = (0xff, 0);
+    let mut wrong = 0;
     for mark in shadow {
-        all &= *mark;
-        any |= *mark;
+        wrong |= mark & (marks::INIT | marks::UNREAD) ^ marks::INIT;
     }
-    all & marks::INIT != 0 && any & marks::UNREAD == 0
+    wrong == 0
 }
 
 /// Names what forbids a load of global bytes.

@@ -34,24 +34,12 @@ pub(super) fn record(epoch: u64, me: Toucher, strong: bool) -> u64 {
         | u64::from(me.pc.min(0xffff))
 }
 
-/// Whether a record is of my epoch. In a loop, so that a few records are judged at once.
-#[inline(always)]
-pub(super) fn fresh(records: &[u64], mine: u64) -> bool {
-    let mut any = false;
-    for old in records {
-        any |= (old ^ mine) >> EPOCH_SHIFT == 0;
-    }
-    any
-}
-
-/// Whether a record stands against me.
+/// Whether a record of a few stands against me.
 #[inline(always)]
 pub(super) fn against(records: &[u64], mine: u64) -> bool {
     let mut any = false;
-    if fresh(records, mine) {
-        for old in records {
-            any |= conflicts(*old, mine);
-        }
+    for old in records {
+        any |= conflicts(*old, mine);
     }
     any
 }
