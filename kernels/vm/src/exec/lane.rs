@@ -66,7 +66,7 @@ static EIGHT: [[u32; 8]; 256] = {
     let mut table = [[0; 8]; 256];
     let mut i = 0;
     while i < 256 * 8 {
-        table[i / 8][i % 8] = ((i / 8 >> (i % 8) & 1) as u32).wrapping_neg();
+        table[i / 8][i % 8] = (((i / 8) >> (i % 8) & 1) as u32).wrapping_neg();
         i += 1;
     }
     table
@@ -77,7 +77,7 @@ static FOUR: [[u64; 4]; 16] = {
     let mut table = [[0; 4]; 16];
     let mut i = 0;
     while i < 16 * 4 {
-        table[i / 4][i % 4] = ((i / 4 >> (i % 4) & 1) as u64).wrapping_neg();
+        table[i / 4][i % 4] = (((i / 4) >> (i % 4) & 1) as u64).wrapping_neg();
         i += 1;
     }
     table
