@@ -84,53 +84,71 @@ pub(crate) enum Shape {
 #[inline(always)]
 pub(crate) fn place(warp: &Warp, what: &Access, mask: u32, bytes: u64) -> (u64, Shape) {
     let active = mask.trailing_zeros() as usize & 31;
+    // The second lane says which of the two shapes is left to look for.
+    let next = (mask & mask.wrapping_sub(1)).trailing_zeros() as usize;
+    let shift = bytes.trailing_zeros();
     let offset = what.offset as u64;
     match what.base {
         Some(reg) if reg.class == Class::Long => {
             let x = &warp.longs[usize::from(reg.slot)].0;
             let first = x[active];
-            let (mut different, mut gaps) = (0, 0);
-            if mask == FULL {
-                for l in 0..32 {
-                    different |= x[l] ^ first;
-                    gaps |= x[l] ^ first.wrapping_add(l as u64 * bytes);
-                }
+            let shape = if next > 31 || x[next] == first {
+                uniform(!differs64(x, mask, |_| first))
             } else {
-                for l in 0..32 {
-                    let ones = ones64(mask, l);
-                    different |= (x[l] ^ first) & ones;
-                    gaps |= (x[l] ^ first.wrapping_add(l as u64 * bytes)) & ones;
-                }
-            }
-            (first.wrapping_add(offset), shape(different == 0, gaps == 0, mask))
+                run(mask, !differs64(x, mask, |l| first.wrapping_add((l as u64) << shift)))
+            };
+            (first.wrapping_add(offset), shape)
         }
         Some(reg) => {
             let x = &warp.words[usize::from(reg.slot)].0;
             let first = x[active];
-            let (mut different, mut gaps) = (0, 0);
-            for l in 0..32 {
-                let ones = ones32(mask, l);
-                different |= (x[l] ^ first) & ones;
-                gaps |= (x[l] ^ first.wrapping_add(l as u32 * bytes as u32)) & ones;
-            }
-            // A run must not wrap around at 2^32.
-            let run = gaps == 0 && first < 1 << 31;
-            (u64::from(first).wrapping_add(offset), shape(different == 0, run, mask))
+            let shape = if next > 31 || x[next] == first {
+                uniform(!differs32(x, mask, |_| first))
+            } else {
+                let all = !differs32(x, mask, |l| first.wrapping_add((l as u32) << shift));
+                // A run must not wrap around at 2^32.
+                run(mask, all && first < 1 << 31)
+            };
+            (u64::from(first).wrapping_add(offset), shape)
         }
         None => (offset, Shape::Uniform),
     }
 }
 
+/// Whether an active lane holds something else than it is expected to.
 #[inline(always)]
-fn shape(same: bool, run: bool, mask: u32) -> Shape {
-    let n = mask.trailing_ones();
-    if same {
-        Shape::Uniform
-    } else if run && u64::from(mask) >> n == 0 {
-        Shape::Run(n as usize)
+fn differs64(x: &[u64; 32], mask: u32, expected: impl Fn(usize) -> u64) -> bool {
+    let mut different = 0;
+    if mask == FULL {
+        for l in 0..32 {
+            different |= x[l] ^ expected(l);
+        }
     } else {
-        Shape::Scattered
+        for l in 0..32 {
+            different |= (x[l] ^ expected(l)) & ones64(mask, l);
+        }
     }
+    different != 0
+}
+
+#[inline(always)]
+fn differs32(x: &[u32; 32], mask: u32, expected: impl Fn(usize) -> u32) -> bool {
+    let mut different = 0;
+    for l in 0..32 {
+        different |= (x[l] ^ expected(l)) & ones32(mask, l);
+    }
+    different != 0
+}
+
+#[inline(always)]
+fn uniform(all: bool) -> Shape {
+    if all { Shape::Uniform } else { Shape::Scattered }
+}
+
+#[inline(always)]
+fn run(mask: u32, all: bool) -> Shape {
+    let n = mask.trailing_ones();
+    if all && u64::from(mask) >> n == 0 { Shape::Run(n as usize) } else { Shape::Scattered }
 }
 
 #[inline(always)]
