@@ -11,8 +11,8 @@ use crate::fault::RaceKind;
 use crate::program::SharedArray;
 pub(crate) use record::LAST_CLOCK;
 use record::{
-    ATOMIC, EPOCH_SHIFT, LAST_EPOCH, SPLIT, THREAD_SHIFT, against, conflicts, joined, merged,
-    other, record,
+    ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, against, conflicts, joined, merged,
+    other, recent, record,
 };
 use std::ops::Range;
 
@@ -69,24 +69,6 @@ pub(crate) struct Shared {
     /// is all that most accesses need to know.
     fours: Vec<Four>,
     epoch: u64,
-}
-
-/// The last epochs in which someone stored to four cells or read them.
-#[derive(Clone, Copy, Default)]
-struct Four {
-    stored: u32,
-    read: u32,
-}
-
-/// Whether the records of some of the fours may be of this epoch: stores, reads.
-#[inline(always)]
-fn recent(fours: &[Four], epoch: u64) -> (bool, bool) {
-    let (mut stored, mut read) = (false, false);
-    for four in fours {
-        stored |= four.stored == epoch as u32;
-        read |= four.read == epoch as u32;
-    }
-    (stored, read)
 }
 
 /// Whether all bytes are initialised; a comparison each for the sizes of single accesses.

@@ -23,6 +23,24 @@ pub(super) const LAST_EPOCH: u64 = (1 << 24) - 1;
 /// Clocks go up to this one.
 pub(crate) const LAST_CLOCK: u32 = (1 << 10) - 1;
 
+/// The last epochs in which someone stored to four cells or read them.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Four {
+    pub stored: u32,
+    pub read: u32,
+}
+
+/// Whether the records of some of the fours may be of this epoch: stores, reads.
+#[inline(always)]
+pub(super) fn recent(fours: &[Four], epoch: u64) -> (bool, bool) {
+    let (mut stored, mut read) = (false, false);
+    for four in fours {
+        stored |= four.stored == epoch as u32;
+        read |= four.read == epoch as u32;
+    }
+    (stored, read)
+}
+
 /// The record of one thread that touches a cell alone.
 #[inline(always)]
 pub(super) fn record(epoch: u64, me: Toucher, strong: bool) -> u64 {
