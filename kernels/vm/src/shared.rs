@@ -11,7 +11,8 @@ use crate::fault::RaceKind;
 use crate::program::SharedArray;
 pub(crate) use record::LAST_CLOCK;
 use record::{
-    ATOMIC, EPOCH_SHIFT, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, joined, merged, other, record,
+    ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, against, conflicts, joined, merged,
+    other, recent, record,
 };
 use std::ops::Range;
 
@@ -64,6 +65,9 @@ pub(crate) struct Shared {
     readers: Vec<u64>,
     byte_writers: Vec<u64>,
     byte_readers: Vec<u64>,
+    /// Of every four cells. Records of a cell are of this epoch only where its four say so, which
+    /// is all that most accesses need to know.
+    fours: Vec<Four>,
     epoch: u64,
 }
 
@@ -104,6 +108,9 @@ impl Shared {
         self.data.clear();
         self.data.resize(end, 0);
         let cells = end / 4;
+        if self.fours.len() < cells.div_ceil(4) {
+            self.fours.resize(cells.div_ceil(4), Four::default());
+        }
         // Epochs grow over the machine's whole life: records of older launches are stale.
         for records in [&mut self.writers, &mut self.readers] {
             if records.len() < cells {
@@ -136,6 +143,7 @@ impl Shared {
     pub fn forget(&mut self) {
         self.writers.fill(0);
         self.readers.fill(0);
+        self.fours.fill(Four::default());
         self.epoch = 0;
     }
 
@@ -191,6 +199,7 @@ impl Shared {
         let race = |(race, other)| SharedFault::Race { race, other };
         let base = cell * 4;
         let old = [self.writers[cell], self.readers[cell]];
+        self.fours[cell / 4] = Four { stored: self.epoch as u32, read: self.epoch as u32 };
         if old[0] & SPLIT == 0 || !self.current(old[0]) {
             if bytes == (base..base + 4) {
                 [self.writers[cell], self.readers[cell]] =
@@ -310,14 +319,15 @@ impl Shared {
         before: &mut [u64; 32],
         f: impl Fn(u32, usize) -> u32,
     ) -> u32 {
-        let first = record(self.epoch, first, true);
+        let (first, epoch) = (record(self.epoch, first, true), self.epoch as u32);
         for l in lanes(mask) {
             let left = mask & (u32::MAX << l);
             let at = addresses[l] as usize;
             if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(4) {
                 return left;
             }
-            let (Some(state), Some(word), Some(writer), Some(reader)) = (
+            let (Some(four), Some(state), Some(word), Some(writer), Some(reader)) = (
+                self.fours.get_mut(at / 16),
                 self.state.as_chunks::<4>().0.get(at / 4),
                 self.data.as_chunks_mut::<4>().0.get_mut(at / 4),
                 self.writers.get_mut(at / 4),
@@ -331,6 +341,7 @@ impl Shared {
             if *state != [INIT; 4] || !free(*writer) || !free(*reader) {
                 return left;
             }
+            *four = Four { stored: epoch, read: epoch };
             let next = joined(*writer, mine);
             *reader = if *reader == *writer { next } else { joined(*reader, mine) };
             *writer = next;
@@ -354,15 +365,16 @@ impl Shared {
         if !BYTES.is_multiple_of(4) {
             return false;
         }
-        let first = record(self.epoch, first, false);
+        let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
         // A loop: closures of iterators are not compiled with it.
         for l in lanes(mask) {
             let at = addresses[l] as usize;
             if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(BYTES) {
                 return false;
             }
-            let cells = at / 4..(at + BYTES) / 4;
-            let (Some(state), Some(data), Some(writers), Some(readers)) = (
+            let cells = at / 4..at / 4 + BYTES / 4;
+            let (Some(four), Some(state), Some(data), Some(writers), Some(readers)) = (
+                self.fours.get_mut(at / 16),
                 self.state.get(at..at + BYTES),
                 self.data.get(at..at + BYTES),
                 self.writers.get(cells.clone()),
@@ -371,15 +383,72 @@ impl Shared {
                 return false;
             };
             let mine = first + ((l as u64) << THREAD_SHIFT);
-            if !all_ready(state) || writers.iter().any(|old| conflicts(*old, mine)) {
+            if *state != [INIT; BYTES] || four.stored == epoch && against(writers, mine) {
                 return false;
             }
-            for reader in readers {
-                *reader = joined(*reader, mine);
+            if four.read != epoch {
+                readers.fill(mine);
+                four.read = epoch;
+            } else if BYTES == 4 {
+                for reader in readers {
+                    *reader = joined(*reader, mine);
+                }
+            } else {
+                for reader in readers {
+                    *reader = merged(*reader, mine);
+                }
             }
             out[l].copy_from_slice(data);
         }
         true
+    }
+
+    /// Stores of pieces anywhere by the lanes of a mask, in order, as long as nothing stands
+    /// against them; returns the lanes that are left. Without `ARRIVED` the bytes are only
+    /// announced: nothing may read them.
+    #[inline(always)]
+    pub fn write_apart<const BYTES: usize, const ARRIVED: bool>(
+        &mut self,
+        addresses: &[u64; 32],
+        mask: u32,
+        first: Toucher,
+        pieces: &[[u8; BYTES]],
+    ) -> u32 {
+        if !BYTES.is_multiple_of(4) {
+            return mask;
+        }
+        let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
+        for l in lanes(mask) {
+            let left = mask & (u32::MAX << l);
+            let at = addresses[l] as usize;
+            if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(BYTES) {
+                return left;
+            }
+            let cells = at / 4..at / 4 + BYTES / 4;
+            let (Some(four), Some(state), Some(data), Some(writers), Some(readers), Some(piece)) = (
+                self.fours.get_mut(at / 16),
+                self.state.get_mut(at..at + BYTES),
+                self.data.get_mut(at..at + BYTES),
+                self.writers.get_mut(cells.clone()),
+                self.readers.get(cells),
+                pieces.get(l),
+            ) else {
+                return left;
+            };
+            let whole = *state == [INIT; BYTES] || *state == [UNINIT; BYTES];
+            let mine = first + ((l as u64) << THREAD_SHIFT);
+            let stored = four.stored == epoch && against(writers, mine);
+            if !whole || stored || four.read == epoch && against(readers, mine) {
+                return left;
+            }
+            four.stored = epoch;
+            writers.fill(mine);
+            state.fill(if ARRIVED { INIT } else { UNINIT });
+            if ARRIVED {
+                data.copy_from_slice(piece);
+            }
+        }
+        0
     }
 
     /// Bytes become initialised or not without a thread's access (asynchronous copies).
@@ -401,16 +470,29 @@ impl Shared {
         };
         let a = record(self.epoch, a, false);
         let b = b.map_or(a, |b| record(self.epoch, b, false));
+        let fours = &mut self.fours[cells.start / 4..cells.end.div_ceil(4)];
+        let (stored, read) = recent(fours, self.epoch);
         let mut against = false;
-        for writer in &self.writers[cells.clone()] {
-            against |= conflicts(*writer, a) | conflicts(*writer, b);
-        }
-        if !against {
-            for reader in &mut self.readers[cells] {
-                *reader = merged(merged(*reader, a), b);
+        if stored {
+            for writer in &self.writers[cells.clone()] {
+                against |= conflicts(*writer, a) | conflicts(*writer, b);
             }
         }
-        !against
+        if against {
+            return false;
+        }
+        for four in fours {
+            four.read = self.epoch as u32;
+        }
+        let readers = &mut self.readers[cells];
+        if read {
+            for reader in readers {
+                *reader = merged(merged(*reader, a), b);
+            }
+        } else {
+            readers.fill(merged(a, b));
+        }
+        true
     }
 
     /// The cells of whole words that hold values.
@@ -470,25 +552,39 @@ impl Shared {
     ) -> bool {
         let first = record(self.epoch, first, false);
         let mine = |i: usize| first + (((i / CELLS) as u64) << THREAD_SHIFT);
+        let fours = &mut self.fours[cells.start / 4..cells.end.div_ceil(4)];
+        let (stored, read) = recent(fours, self.epoch);
         let writers = &mut self.writers[cells.clone()];
         let readers = &mut self.readers[cells];
         let mut against = false;
-        for (i, (writer, reader)) in writers.iter().zip(readers.iter()).enumerate() {
-            against |= conflicts(*writer, mine(i));
-            if STORE {
+        if stored {
+            for (i, writer) in writers.iter().enumerate() {
+                against |= conflicts(*writer, mine(i));
+            }
+        }
+        if STORE && read {
+            for (i, reader) in readers.iter().enumerate() {
                 against |= conflicts(*reader, mine(i));
             }
         }
         if against {
             return false;
         }
+        for four in fours {
+            let last = if STORE { &mut four.stored } else { &mut four.read };
+            *last = self.epoch as u32;
+        }
         if STORE {
             for (i, writer) in writers.iter_mut().enumerate() {
                 *writer = mine(i);
             }
-        } else {
+        } else if read {
             for (i, reader) in readers.iter_mut().enumerate() {
                 *reader = merged(*reader, mine(i));
+            }
+        } else {
+            for (i, reader) in readers.iter_mut().enumerate() {
+                *reader = mine(i);
             }
         }
         true

@@ -1,7 +1,8 @@
 //! Loads of a warp, and what loads and stores share. Consecutive and equal addresses take a
 //! short way; whatever it refuses goes lane by lane, and there the faults are named.
 
-use super::lane::{ones32, ones64, put32, put64};
+use super::deliver::deliver;
+use super::lane::{ones32, ones64};
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
 use super::warp::{FULL, Warp, lanes};
@@ -83,53 +84,71 @@ pub(crate) enum Shape {
 #[inline(always)]
 pub(crate) fn place(warp: &Warp, what: &Access, mask: u32, bytes: u64) -> (u64, Shape) {
     let active = mask.trailing_zeros() as usize & 31;
+    // The second lane says which of the two shapes is left to look for.
+    let next = (mask & mask.wrapping_sub(1)).trailing_zeros() as usize;
+    let shift = bytes.trailing_zeros();
     let offset = what.offset as u64;
     match what.base {
         Some(reg) if reg.class == Class::Long => {
             let x = &warp.longs[usize::from(reg.slot)].0;
             let first = x[active];
-            let (mut different, mut gaps) = (0, 0);
-            if mask == FULL {
-                for l in 0..32 {
-                    different |= x[l] ^ first;
-                    gaps |= x[l] ^ first.wrapping_add(l as u64 * bytes);
-                }
+            let shape = if next > 31 || x[next] == first {
+                uniform(!differs64(x, mask, |_| first))
             } else {
-                for l in 0..32 {
-                    let ones = ones64(mask, l);
-                    different |= (x[l] ^ first) & ones;
-                    gaps |= (x[l] ^ first.wrapping_add(l as u64 * bytes)) & ones;
-                }
-            }
-            (first.wrapping_add(offset), shape(different == 0, gaps == 0, mask))
+                run(mask, !differs64(x, mask, |l| first.wrapping_add((l as u64) << shift)))
+            };
+            (first.wrapping_add(offset), shape)
         }
         Some(reg) => {
             let x = &warp.words[usize::from(reg.slot)].0;
             let first = x[active];
-            let (mut different, mut gaps) = (0, 0);
-            for l in 0..32 {
-                let ones = ones32(mask, l);
-                different |= (x[l] ^ first) & ones;
-                gaps |= (x[l] ^ first.wrapping_add(l as u32 * bytes as u32)) & ones;
-            }
-            // A run must not wrap around at 2^32.
-            let run = gaps == 0 && first < 1 << 31;
-            (u64::from(first).wrapping_add(offset), shape(different == 0, run, mask))
+            let shape = if next > 31 || x[next] == first {
+                uniform(!differs32(x, mask, |_| first))
+            } else {
+                let all = !differs32(x, mask, |l| first.wrapping_add((l as u32) << shift));
+                // A run must not wrap around at 2^32.
+                run(mask, all && first < 1 << 31)
+            };
+            (u64::from(first).wrapping_add(offset), shape)
         }
         None => (offset, Shape::Uniform),
     }
 }
 
+/// Whether an active lane holds something else than it is expected to.
 #[inline(always)]
-fn shape(same: bool, run: bool, mask: u32) -> Shape {
-    let n = mask.trailing_ones();
-    if same {
-        Shape::Uniform
-    } else if run && u64::from(mask) >> n == 0 {
-        Shape::Run(n as usize)
+fn differs64(x: &[u64; 32], mask: u32, expected: impl Fn(usize) -> u64) -> bool {
+    let mut different = 0;
+    if mask == FULL {
+        for l in 0..32 {
+            different |= x[l] ^ expected(l);
+        }
     } else {
-        Shape::Scattered
+        for l in 0..32 {
+            different |= (x[l] ^ expected(l)) & ones64(mask, l);
+        }
     }
+    different != 0
+}
+
+#[inline(always)]
+fn differs32(x: &[u32; 32], mask: u32, expected: impl Fn(usize) -> u32) -> bool {
+    let mut different = 0;
+    for l in 0..32 {
+        different |= (x[l] ^ expected(l)) & ones32(mask, l);
+    }
+    different != 0
+}
+
+#[inline(always)]
+fn uniform(all: bool) -> Shape {
+    if all { Shape::Uniform } else { Shape::Scattered }
+}
+
+#[inline(always)]
+fn run(mask: u32, all: bool) -> Shape {
+    let n = mask.trailing_ones();
+    if all && u64::from(mask) >> n == 0 { Shape::Run(n as usize) } else { Shape::Scattered }
 }
 
 #[inline(always)]
@@ -165,12 +184,11 @@ pub(crate) fn shared_trouble(
 /// Checks the marks of a global load.
 #[inline(always)]
 pub(crate) fn readable(shadow: &[u8]) -> bool {
-    let (mut all, mut any) = (0xff, 0);
+    let mut wrong = 0;
     for mark in shadow {
-        all &= *mark;
-        any |= *mark;
+        wrong |= mark & (marks::INIT | marks::UNREAD) ^ marks::INIT;
     }
-    all & marks::INIT != 0 && any & marks::UNREAD == 0
+    wrong == 0
 }
 
 /// Names what forbids a load of global bytes.
@@ -198,160 +216,6 @@ pub(crate) fn unreadable(
     })
 }
 
-/// Spreads loaded bytes that lie together over the destination registers.
-#[inline(always)]
-fn deliver_shape(warp: &mut Warp, what: &Access, mask: u32, shape: Shape, data: &[u8]) {
-    let width = usize::from(what.width_bytes);
-    let bytes = what.bytes() as usize;
-    if shape == Shape::Uniform {
-        for i in 0..usize::from(what.count) {
-            let value = extend(data, i * width, what);
-            let slot = usize::from(what.regs[i].slot);
-            if what.regs[i].class == Class::Word {
-                put32(&mut warp.words[slot], &[value as u32; 32], mask);
-            } else {
-                put64(&mut warp.longs[slot], &[value; 32], mask);
-            }
-        }
-        return;
-    }
-    let plain = what.count == 1 && !(what.signed && width < 4);
-    match (width, what.regs[0].class) {
-        (4, Class::Word) if plain => {
-            let mut t = [0; 32];
-            for (t, chunk) in t.iter_mut().zip(data.as_chunks::<4>().0) {
-                *t = u32::from_le_bytes(*chunk);
-            }
-            return put32(&mut warp.words[usize::from(what.regs[0].slot)], &t, mask);
-        }
-        (2, Class::Word) if plain => {
-            let mut t = [0; 32];
-            for (t, chunk) in t.iter_mut().zip(data.as_chunks::<2>().0) {
-                *t = u32::from(u16::from_le_bytes(*chunk));
-            }
-            return put32(&mut warp.words[usize::from(what.regs[0].slot)], &t, mask);
-        }
-        (8, Class::Long) if plain => {
-            let mut t = [0; 32];
-            for (t, chunk) in t.iter_mut().zip(data.as_chunks::<8>().0) {
-                *t = u64::from_le_bytes(*chunk);
-            }
-            return put64(&mut warp.longs[usize::from(what.regs[0].slot)], &t, mask);
-        }
-        _ => {}
-    }
-    if mask != FULL || what.signed && width < 4 {
-        return deliver(warp, what, mask, |l| &data[l * bytes..]);
-    }
-    match (width, what.count) {
-        (4, 2) => return deliver_words::<2, 8>(warp, what, data),
-        (4, 4) => return deliver_words::<4, 16>(warp, what, data),
-        _ => {}
-    }
-    for i in 0..usize::from(what.count) {
-        for (l, chunk) in data.chunks_exact(bytes).enumerate() {
-            warp.set(what.regs[i], l, extend(chunk, i * width, what));
-        }
-    }
-}
-
-/// The words of a full warp's vector load.
-#[inline(always)]
-fn deliver_words<const COUNT: usize, const BYTES: usize>(
-    warp: &mut Warp,
-    what: &Access,
-    data: &[u8],
-) {
-    let mut t = [[0u32; 32]; COUNT];
-    for (l, chunk) in data.as_chunks::<BYTES>().0.iter().enumerate().take(32) {
-        for i in 0..COUNT {
-            t[i][l] = u32_at(chunk, i * 4);
-        }
-    }
-    for (reg, t) in what.regs.iter().zip(&t) {
-        match reg.class {
-            Class::Word => warp.words[usize::from(reg.slot)].0 = *t,
-            _ => {
-                for (l, x) in t.iter().enumerate() {
-                    warp.set(*reg, l, if what.signed { *x as i32 as u64 } else { u64::from(*x) });
-                }
-            }
-        }
-    }
-}
-
-/// Spreads loaded bytes over the destination registers; `piece` gives each lane's bytes.
-#[inline(always)]
-fn deliver<'b>(warp: &mut Warp, what: &Access, mask: u32, piece: impl Fn(usize) -> &'b [u8]) {
-    let width = usize::from(what.width_bytes);
-    for i in 0..usize::from(what.count) {
-        let reg = what.regs[i];
-        let slot = usize::from(reg.slot);
-        let from = i * width;
-        match (width, reg.class) {
-            (4, Class::Word) => {
-                let d = &mut warp.words[slot].0;
-                for l in 0..32 {
-                    if mask >> l & 1 != 0 {
-                        d[l] = u32_at(piece(l), from);
-                    }
-                }
-            }
-            (2, Class::Word) if !what.signed => {
-                let d = &mut warp.words[slot].0;
-                for l in 0..32 {
-                    if mask >> l & 1 != 0 {
-                        d[l] = u32::from(u16_at(piece(l), from));
-                    }
-                }
-            }
-            (8, Class::Long) => {
-                let d = &mut warp.longs[slot].0;
-                for l in 0..32 {
-                    if mask >> l & 1 != 0 {
-                        d[l] = u64_at(piece(l), from);
-                    }
-                }
-            }
-            _ => {
-                for l in lanes(mask) {
-                    let value = extend(piece(l), from, what);
-                    warp.set(reg, l, value);
-                }
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
-}
-
-#[inline(always)]
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes[at..at + 4].try_into().map_or(0, u32::from_le_bytes)
-}
-
-#[inline(always)]
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes)
-}
-
-/// One element as its register holds it.
-fn extend(bytes: &[u8], at: usize, what: &Access) -> u64 {
-    let value = match (what.width_bytes, what.signed) {
-        (1, false) => u64::from(bytes[at]),
-        (1, true) => bytes[at] as i8 as u64,
-        (2, false) => u64::from(u16_at(bytes, at)),
-        (2, true) => u16_at(bytes, at) as i16 as u64,
-        (4, false) => u64::from(u32_at(bytes, at)),
-        (4, true) => u32_at(bytes, at) as i32 as u64,
-        _ => u64_at(bytes, at),
-    };
-    if what.half { value & 0xffff } else { value }
-}
-
 /// Loads of lanes side by side or at one place, when nothing stands against it; `false` asks for
 /// [`load_each`].
 #[inline(always)]
@@ -377,7 +241,7 @@ pub(crate) fn load<const CHECKS: bool>(
             && (!CHECKS || readable(&page.marks[at..at + span as usize]))
         {
             let data = &page.data[at..at + span as usize];
-            deliver_shape(warp, what, mask, shape, data);
+            deliver(warp, what, mask, shape, data);
             return true;
         }
         if what.space == Space::Shared && !what.strong {
@@ -397,7 +261,7 @@ pub(crate) fn load<const CHECKS: bool>(
             };
             if ok {
                 let data = &machine.shared.data[at..at + span as usize];
-                deliver_shape(warp, what, mask, shape, data);
+                deliver(warp, what, mask, shape, data);
                 return true;
             }
         }
@@ -461,36 +325,44 @@ fn gather<const CHECKS: bool, const BYTES: usize>(
                 .map_err(|trouble| (l as u32, trouble))?;
         }
     }
-    deliver(warp, what, mask, |l| &buffer[l]);
+    deliver(warp, what, mask, Shape::Run(32), buffer.as_flattened());
     Ok(())
 }
 
-/// All lanes' bytes when they lie in one page and nothing is wrong with any of them.
+/// All lanes' bytes when they lie in buffers and nothing is wrong with any of them.
 #[inline(always)]
-fn gather_global<const CHECKS: bool, const BYTES: usize>(
+pub(super) fn gather_global<const CHECKS: bool, const BYTES: usize>(
     machine: &mut Machine<'_>,
     mask: u32,
     addresses: &[u64; 32],
-    buffer: &mut [[u8; BYTES]; 32],
+    buffer: &mut [[u8; BYTES]],
 ) -> bool {
-    let (mut low, mut high, mut crooked) = (u64::MAX, 0, 0);
-    for l in lanes(mask) {
-        low = low.min(addresses[l]);
-        high = high.max(addresses[l]);
-        crooked |= addresses[l] & (BYTES as u64 - 1);
-    }
-    if low < GLOBAL_START || crooked != 0 || high - low > 1 << 32 {
-        return false;
-    }
-    let Some((page, at)) = machine.memory.window(low, high - low + BYTES as u64) else {
-        return false;
-    };
-    for l in lanes(mask) {
-        let from = at + (addresses[l] - low) as usize;
-        if CHECKS && !readable(&page.marks[from..from + BYTES]) {
+    let mut left = mask;
+    while left != 0 {
+        let start = addresses[left.trailing_zeros() as usize & 31];
+        if start < GLOBAL_START {
             return false;
         }
-        buffer[l].copy_from_slice(&page.data[from..from + BYTES]);
+        let Some((page, at)) = machine.memory.window(start, BYTES as u64) else {
+            return false;
+        };
+        // The lanes that follow in the same page.
+        for l in lanes(left) {
+            let from = addresses[l].wrapping_sub(start).wrapping_add(at as u64);
+            if from >= page.data.len() as u64 {
+                break;
+            }
+            let (from, end) = (from as usize, from as usize + BYTES);
+            let (Some(data), Some(shadow)) = (page.data.get(from..end), page.marks.get(from..end))
+            else {
+                break;
+            };
+            if addresses[l] & (BYTES as u64 - 1) != 0 || CHECKS && !readable(shadow) {
+                return false;
+            }
+            buffer[l].copy_from_slice(data);
+            left &= left - 1;
+        }
     }
     true
 }

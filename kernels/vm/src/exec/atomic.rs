@@ -88,9 +88,11 @@ fn exchange<const CHECKS: bool, const BYTES: usize>(
     me: Toucher,
     f: impl Fn(u64) -> u64,
 ) -> Result<u64, Box<Trouble>> {
-    let mut bytes = [0; 8];
-    read_one::<CHECKS>(machine, target, &mut bytes[..BYTES], me, true)?;
-    let old = u64::from_le_bytes(bytes);
+    let mut bytes = [0; BYTES];
+    read_one::<CHECKS>(machine, target, &mut bytes, me, true)?;
+    let mut old = [0; 8];
+    old[..BYTES].copy_from_slice(&bytes);
+    let old = u64::from_le_bytes(old);
     let new = f(old).to_le_bytes();
     write_one::<CHECKS>(machine, target, &new[..BYTES], me, true)?;
     Ok(old)

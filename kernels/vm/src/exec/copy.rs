@@ -1,12 +1,11 @@
 //! Asynchronous copies of a warp: the source is read and checked at once, the destination holds
-//! nothing between the copy and the wait that it arrives at. Lanes side by side go together.
+//! nothing between the copy and the wait that it arrives at.
 
-use super::access::{
-    GLOBAL_START, Target, addresses, read_one, readable, resolve, shared_trouble, toucher,
-};
+use super::access::{Target, addresses, gather_global, read_one, resolve, shared_trouble, toucher};
+use super::lane::lanes_where;
 use super::machine::Machine;
 use super::step::Laned;
-use super::warp::{Warp, lanes};
+use super::warp::{FULL, Warp, lanes};
 use crate::fault::MemorySpace;
 use crate::program::Copying;
 use crate::shared::Touch;
@@ -33,27 +32,33 @@ pub(crate) fn copy<const CHECKS: bool>(
     mask: u32,
     pc: u32,
 ) -> Result<(), Laned> {
-    let commits = machine.commits[warp.index as usize];
+    let w = warp.index as usize;
+    let commits = machine.commits[w];
+    let mut all = std::mem::take(&mut machine.copies[w]);
     let mut left = mask;
     while left != 0 {
         // Lanes with one number of commits: as a rule all.
         let group = commits[left.trailing_zeros() as usize & 31];
-        let same = (0..32).fold(0, |all, l| all | u32::from(commits[l] == group) << l) & left;
+        let same = lanes_where(|l| commits[l] == group) & left;
         left &= !same;
-        let mut pending = PendingCopy {
+        // It is filled where it stays: it is large to move.
+        all.push_back(PendingCopy {
             mask: same,
             group,
             bytes_per_lane: what.bytes,
             offsets: [0; 32],
             bytes: [0; 512],
+        });
+        let Some(pending) = all.back_mut() else {
+            continue;
         };
         match what.bytes {
-            16 => issue::<CHECKS, 16>(warp, machine, what, &mut pending, pc)?,
-            8 => issue::<CHECKS, 8>(warp, machine, what, &mut pending, pc)?,
-            _ => issue::<CHECKS, 4>(warp, machine, what, &mut pending, pc)?,
+            16 => issue::<CHECKS, 16>(warp, machine, what, pending, pc)?,
+            8 => issue::<CHECKS, 8>(warp, machine, what, pending, pc)?,
+            _ => issue::<CHECKS, 4>(warp, machine, what, pending, pc)?,
         }
-        machine.copies[warp.index as usize].push_back(pending);
     }
+    machine.copies[w] = all;
     Ok(())
 }
 
@@ -85,7 +90,7 @@ fn issue<const CHECKS: bool, const LEN: usize>(
         *offset = to as u32;
     }
     let whole = sources::<CHECKS, LEN>(machine, &from, &wanted, pending);
-    if whole && targets::<CHECKS, LEN>(warp, machine, &to, pending.mask, pc) {
+    if whole && targets::<CHECKS, LEN>(warp, machine, &to, pending, pc) {
         return Ok(());
     }
     for l in lanes(pending.mask) {
@@ -93,17 +98,6 @@ fn issue<const CHECKS: bool, const LEN: usize>(
         one::<CHECKS, LEN>(warp, machine, l, pc, [to[l], from[l]], wanted[l], bytes)?;
     }
     Ok(())
-}
-
-/// Lanes that carry on where the one before them ends.
-#[inline(always)]
-fn followers(addresses: &[u64; 32], step: usize) -> u32 {
-    let mut follows = 0;
-    for l in 1..32 {
-        let next = addresses[l] == addresses[l - 1].wrapping_add(step as u64);
-        follows |= u32::from(next) << l;
-    }
-    follows
 }
 
 /// Reads what the lanes want, unless something is wrong with it or it is a part of a piece.
@@ -114,28 +108,14 @@ fn sources<const CHECKS: bool, const LEN: usize>(
     wanted: &[u32; 32],
     pending: &mut PendingCopy,
 ) -> bool {
-    let (mut all, mut none, mut crooked) = (0, 0, 0);
-    for l in 0..32 {
-        all |= u32::from(wanted[l] == LEN as u32) << l;
-        none |= u32::from(wanted[l] == 0) << l;
-        crooked |= u32::from(from[l] & (LEN as u64 - 1) != 0) << l;
-    }
+    let all = lanes_where(|l| wanted[l] == LEN as u32);
+    let none = lanes_where(|l| wanted[l] == 0);
+    let crooked = lanes_where(|l| from[l] & (LEN as u64 - 1) != 0);
     if pending.mask & (!(all | none) | crooked) != 0 {
         return false;
     }
-    for (first, n) in runs(pending.mask & all, followers(from, LEN)) {
-        let bytes = &mut pending.bytes[first * LEN..(first + n) * LEN];
-        if from[first] < GLOBAL_START {
-            return false;
-        }
-        match machine.memory.window(from[first], bytes.len() as u64) {
-            Some((page, at)) if !CHECKS || readable(&page.marks[at..at + bytes.len()]) => {
-                bytes.copy_from_slice(&page.data[at..at + bytes.len()]);
-            }
-            _ => return false,
-        }
-    }
-    true
+    let pieces = pending.bytes.as_chunks_mut().0;
+    gather_global::<CHECKS, LEN>(machine, pending.mask & all, from, pieces)
 }
 
 /// Takes away what stood at the destinations, unless a lane may not store there.
@@ -144,36 +124,16 @@ fn targets<const CHECKS: bool, const LEN: usize>(
     warp: &Warp,
     machine: &mut Machine<'_>,
     to: &[u64; 32],
-    mask: u32,
+    pending: &PendingCopy,
     pc: u32,
 ) -> bool {
-    for (first, n) in runs(mask, followers(to, LEN)) {
-        let (start, len) = (to[first], n * LEN);
-        let me = toucher(warp, first, pc);
-        let free = if CHECKS {
-            machine.shared.write_run(start, n, LEN, me)
-        } else {
-            start.saturating_add(len as u64) <= machine.shared.data.len() as u64
-        };
-        if !start.is_multiple_of(LEN as u64) || !free {
-            return false;
-        }
-        if CHECKS {
-            machine.shared.set_ready(start as usize, len, false);
-        }
+    if CHECKS {
+        let (first, pieces) = (toucher(warp, 0, pc), pending.bytes.as_chunks().0);
+        return machine.shared.write_apart::<LEN, false>(to, pending.mask, first, pieces) == 0;
     }
-    true
-}
-
-/// The runs of a mask's lanes: first lane and length. `follows` has the lanes that go with the
-/// one before them.
-#[inline(always)]
-fn runs(mask: u32, follows: u32) -> impl Iterator<Item = (usize, usize)> {
-    let starts = mask & !(follows & mask << 1);
-    lanes(starts).map(move |first| {
-        let rest = !(u64::from(mask & !starts) >> 1 >> first);
-        (first, 1 + rest.trailing_zeros() as usize)
-    })
+    let end = machine.shared.data.len() as u64;
+    let step = LEN as u64;
+    pending.mask & lanes_where(|l| to[l] & (step - 1) != 0 || to[l].saturating_add(step) > end) == 0
 }
 
 /// One lane's copy, or what is wrong with it.
@@ -241,12 +201,11 @@ pub(crate) fn wait<const CHECKS: bool>(
     let commits = machine.commits[w];
     let mut all = std::mem::take(&mut machine.copies[w]);
     for copy in &mut all {
-        let mut ripe = 0;
-        for l in 0..32 {
-            let open = pending.is_none_or(|n| copy.group < commits[l].saturating_sub(n));
-            ripe |= u32::from(open) << l;
-        }
-        ripe &= mask & copy.mask;
+        let ripe = match pending {
+            Some(n) => lanes_where(|l| copy.group < commits[l].saturating_sub(n)),
+            None => FULL,
+        } & mask
+            & copy.mask;
         copy.mask &= !ripe;
         match copy.bytes_per_lane {
             16 => arrive::<CHECKS, 16>(warp, machine, copy, ripe, pc)?,
@@ -269,42 +228,22 @@ fn arrive<const CHECKS: bool, const LEN: usize>(
     mask: u32,
     pc: u32,
 ) -> Result<(), Laned> {
-    let follows = followers(&copy.offsets.map(u64::from), LEN);
-    for (first, n) in runs(mask, follows) {
-        let start = u64::from(copy.offsets[first]);
-        if CHECKS && !machine.shared.write_run(start, n, LEN, toucher(warp, first, pc)) {
-            for l in first..first + n {
-                let offset = copy.offsets[l];
-                let me = toucher(warp, l, pc);
-                machine.shared.touch(offset as usize, LEN, me, Touch::Write, false).map_err(
-                    |fault| {
-                        let len = LEN as u32;
-                        let trouble = shared_trouble(machine, fault, offset.into(), len, true);
-                        (l as u32, trouble)
-                    },
-                )?;
-                machine.shared.set_ready(offset as usize, LEN, true);
-            }
+    let pieces = copy.bytes.as_chunks::<LEN>().0;
+    let mut left = mask;
+    if CHECKS {
+        let to = copy.offsets.map(u64::from);
+        left = machine.shared.write_apart::<LEN, true>(&to, mask, toucher(warp, 0, pc), pieces);
+    }
+    for l in lanes(left) {
+        let at = copy.offsets[l] as usize;
+        if CHECKS {
+            let me = toucher(warp, l, pc);
+            machine.shared.touch(at, LEN, me, Touch::Write, false).map_err(|fault| {
+                (l as u32, shared_trouble(machine, fault, at as u64, LEN as u32, true))
+            })?;
+            machine.shared.set_ready(at, LEN, true);
         }
-        let at = copy.offsets[first] as usize;
-        let bytes = &copy.bytes[first * LEN..(first + n) * LEN];
-        machine.shared.data[at..at + n * LEN].copy_from_slice(bytes);
+        machine.shared.data[at..at + LEN].copy_from_slice(&pieces[l]);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::runs;
-
-    #[test]
-    fn runs_end_at_gaps_and_where_lanes_do_not_follow() {
-        let all = |mask, follows| runs(mask, follows).collect::<Vec<_>>();
-        assert_eq!(all(u32::MAX, u32::MAX), [(0, 32)]);
-        assert_eq!(all(u32::MAX, !(1 << 4)), [(0, 4), (4, 28)]);
-        assert_eq!(all(0b1100_1110, u32::MAX), [(1, 3), (6, 2)]);
-        assert_eq!(all(1 << 31, u32::MAX), [(31, 1)]);
-        assert_eq!(all(0b111, 0), [(0, 1), (1, 1), (2, 1)]);
-        assert_eq!(all(0, u32::MAX), []);
-    }
 }

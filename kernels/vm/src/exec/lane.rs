@@ -60,14 +60,40 @@ pub(crate) fn ones64(mask: u32, lane: usize) -> u64 {
     u64::from(mask >> lane & 1).wrapping_neg()
 }
 
+/// All ones where a bit of the byte is set. Looked up rather than compared: compilers make masked
+/// stores of comparisons, and some processors run those in microcode.
+static EIGHT: [[u32; 8]; 256] = {
+    let mut table = [[0; 8]; 256];
+    let mut i = 0;
+    while i < 256 * 8 {
+        table[i / 8][i % 8] = (((i / 8) >> (i % 8) & 1) as u32).wrapping_neg();
+        i += 1;
+    }
+    table
+};
+
+/// The same for four bits and registers twice as wide.
+static FOUR: [[u64; 4]; 16] = {
+    let mut table = [[0; 4]; 16];
+    let mut i = 0;
+    while i < 16 * 4 {
+        table[i / 4][i % 4] = (((i / 4) >> (i % 4) & 1) as u64).wrapping_neg();
+        i += 1;
+    }
+    table
+};
+
 #[inline(always)]
 pub(crate) fn put32(d: &mut Words, t: &[u32; 32], mask: u32) {
     if mask == FULL {
         d.0 = *t;
-    } else {
-        for l in 0..32 {
-            let ones = ones32(mask, l);
-            d.0[l] = t[l] & ones | d.0[l] & !ones;
+        return;
+    }
+    let (d, t) = (d.0.as_chunks_mut::<8>().0, t.as_chunks::<8>().0);
+    for ((d, t), byte) in d.iter_mut().zip(t).zip(mask.to_le_bytes()) {
+        let ones = &EIGHT[usize::from(byte)];
+        for l in 0..8 {
+            d[l] = t[l] & ones[l] | d[l] & !ones[l];
         }
     }
 }
@@ -76,12 +102,37 @@ pub(crate) fn put32(d: &mut Words, t: &[u32; 32], mask: u32) {
 pub(crate) fn put64(d: &mut Longs, t: &[u64; 32], mask: u32) {
     if mask == FULL {
         d.0 = *t;
-    } else {
-        for l in 0..32 {
-            let ones = ones64(mask, l);
-            d.0[l] = t[l] & ones | d.0[l] & !ones;
+        return;
+    }
+    let (d, t) = (d.0.as_chunks_mut::<4>().0, t.as_chunks::<4>().0);
+    for (i, (d, t)) in d.iter_mut().zip(t).enumerate() {
+        let ones = &FOUR[(mask >> (4 * i) & 15) as usize];
+        for l in 0..4 {
+            d[l] = t[l] & ones[l] | d[l] & !ones[l];
         }
     }
+}
+
+static BITS: Words = {
+    let mut bits = [0; 32];
+    let mut l = 0;
+    while l < 32 {
+        bits[l] = 1 << l;
+        l += 1;
+    }
+    Words(bits)
+};
+
+/// The lanes for which `f` holds.
+#[inline(always)]
+pub(crate) fn lanes_where(f: impl Fn(usize) -> bool) -> u32 {
+    // Known constants would be simplified, each lane's in another way, and no vectors be made.
+    let bits = &std::hint::black_box(&BITS).0;
+    let mut out = 0;
+    for l in 0..32 {
+        out |= u32::from(f(l)).wrapping_neg() & bits[l];
+    }
+    out
 }
 
 #[inline(always)]
@@ -318,10 +369,7 @@ macro_rules! comparisons {
             let y = &warp.$source[usize::from(b)].0;
             let first = mask.trailing_zeros() as usize & 31;
             crate::dispatch::$trace(x[first], y[first]);
-            let mut out = 0;
-            for l in 0..32 {
-                out |= u32::from(f(x[l], y[l])) << l;
-            }
+            let out = lanes_where(|l| f(x[l], y[l]));
             put_predicate(warp, d, if $invert { !out } else { out }, mask);
         }
     )*};

@@ -7,7 +7,7 @@ use super::lane::put32;
 use super::machine::Machine;
 use super::step::Laned;
 use super::store::write_one;
-use super::warp::Warp;
+use super::warp::{FULL, Warp, lanes};
 use crate::dispatch;
 use crate::program::{Fragments, Matrix};
 use crate::syntax::Space;
@@ -71,16 +71,15 @@ fn load<const CHECKS: bool>(
 ) -> Result<(), Laned> {
     let all = addresses(warp, what.base, what.offset);
     let mut bytes = [[0u8; 16]; 32];
-    for (l, row) in bytes.iter_mut().enumerate().take(usize::from(what.count) * 8) {
-        let me = toucher(warp, l, pc);
-        let aligned = all[l].is_multiple_of(16);
-        if CHECKS && aligned && machine.shared.read_run(all[l], 1, 16, me) {
-            let at = all[l] as usize;
-            row.copy_from_slice(&machine.shared.data[at..at + 16]);
-            continue;
+    let rows = FULL >> (32 - 8 * u32::from(what.count));
+    let first = toucher(warp, 0, pc);
+    if !CHECKS || !machine.shared.read_apart(&all, rows, first, &mut bytes) {
+        for l in lanes(rows) {
+            let target = resolve(Space::Shared, all[l]);
+            let me = toucher(warp, l, pc);
+            read_one::<CHECKS>(machine, target, &mut bytes[l], me, false)
+                .map_err(|t| (l as u32, t))?;
         }
-        let target = resolve(Space::Shared, all[l]);
-        read_one::<CHECKS>(machine, target, row, me, false).map_err(|t| (l as u32, t))?;
     }
     for (tile, d) in bytes.as_chunks::<8>().0.iter().zip(what.regs).take(what.count.into()) {
         let mut t = [0; 32];

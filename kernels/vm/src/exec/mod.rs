@@ -6,6 +6,7 @@ pub(crate) mod alu;
 pub(crate) mod atomic;
 pub(crate) mod collective;
 mod copy;
+mod deliver;
 pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod matrix;

@@ -153,8 +153,11 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
 ) -> Result<(), Laned> {
     let mut buffer = [[0u8; BYTES]; 32];
     collect(warp, what, 0, buffer.as_flattened_mut(), BYTES);
+    let elsewhere =
+        matches!(what.space, Space::Shared | Space::Local | Space::Param | Space::Const);
     if CHECKS
         && !what.strong
+        && !elsewhere
         && let Some((lane, address)) = collision(mask, addresses, &buffer)
         && let Target::Global(address) = resolve(what.space, address)
         && let Some(place) = machine.buffer_place(address)
@@ -162,13 +165,69 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
         let kind = FaultKind::GlobalRace { buffer: place, race: RaceKind::WriteAfterWrite };
         return Err((lane, kind.into()));
     }
-    for l in lanes(mask) {
+    let left = match what.space {
+        Space::Global | Space::Generic => {
+            scatter_global::<CHECKS, BYTES>(machine, mask, addresses, &buffer)
+        }
+        Space::Shared if CHECKS && !what.strong => {
+            let first = toucher(warp, 0, pc);
+            machine.shared.write_apart::<BYTES, true>(addresses, mask, first, &buffer)
+        }
+        _ => mask,
+    };
+    for l in lanes(left) {
         let target = resolve(what.space, addresses[l]);
         let me = toucher(warp, l, pc);
         write_one::<CHECKS>(machine, target, &buffer[l], me, what.strong)
             .map_err(|trouble| (l as u32, trouble))?;
     }
     Ok(())
+}
+
+/// Stores in order to buffers as long as nothing forbids it; returns the lanes that are left.
+#[inline(always)]
+fn scatter_global<const CHECKS: bool, const BYTES: usize>(
+    machine: &mut Machine<'_>,
+    mask: u32,
+    addresses: &[u64; 32],
+    buffer: &[[u8; BYTES]; 32],
+) -> u32 {
+    let mut left = mask;
+    while left != 0 {
+        let start = addresses[left.trailing_zeros() as usize & 31];
+        if start < GLOBAL_START {
+            return left;
+        }
+        let Some((page, at)) = machine.memory.window(start, BYTES as u64) else {
+            return left;
+        };
+        // The lanes that follow in the same page.
+        for l in lanes(left) {
+            let from = addresses[l].wrapping_sub(start).wrapping_add(at as u64);
+            if from >= page.data.len() as u64 {
+                break;
+            }
+            let (from, end) = (from as usize, from as usize + BYTES);
+            let (Some(data), Some(shadow)) =
+                (page.data.get_mut(from..end), page.marks.get_mut(from..end))
+            else {
+                break;
+            };
+            let mut any = 0;
+            for mark in &*shadow {
+                any |= *mark;
+            }
+            if addresses[l] & (BYTES as u64 - 1) != 0 || CHECKS && any & marks::UNWRITABLE != 0 {
+                return left;
+            }
+            for mark in shadow {
+                *mark |= marks::INIT | marks::WRITTEN;
+            }
+            data.copy_from_slice(&buffer[l]);
+            left &= left - 1;
+        }
+    }
+    0
 }
 
 /// A lane whose bytes overlap an earlier lane's with another value.

@@ -50,6 +50,12 @@ impl Warp {
     /// Merges ready fragments at equal places and takes out the one to run.
     pub fn pick(&mut self) -> Option<Fragment> {
         let after = self.yielding.take();
+        if let [only] = *self.fragments
+            && only.state == State::Ready
+        {
+            self.fragments.clear();
+            return Some(only);
+        }
         let mut best: Option<usize> = None;
         for (i, fragment) in self.fragments.iter().enumerate() {
             if fragment.state != State::Ready {

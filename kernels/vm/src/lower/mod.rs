@@ -3,6 +3,7 @@
 
 mod allocate;
 mod arithmetic;
+mod bits;
 mod blocks;
 mod compare;
 mod control;

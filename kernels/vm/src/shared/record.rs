@@ -23,6 +23,24 @@ pub(super) const LAST_EPOCH: u64 = (1 << 24) - 1;
 /// Clocks go up to this one.
 pub(crate) const LAST_CLOCK: u32 = (1 << 10) - 1;
 
+/// The last epochs in which someone stored to four cells or read them.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Four {
+    pub stored: u32,
+    pub read: u32,
+}
+
+/// Whether the records of some of the fours may be of this epoch: stores, reads.
+#[inline(always)]
+pub(super) fn recent(fours: &[Four], epoch: u64) -> (bool, bool) {
+    let (mut stored, mut read) = (false, false);
+    for four in fours {
+        stored |= four.stored == epoch as u32;
+        read |= four.read == epoch as u32;
+    }
+    (stored, read)
+}
+
 /// The record of one thread that touches a cell alone.
 #[inline(always)]
 pub(super) fn record(epoch: u64, me: Toucher, strong: bool) -> u64 {
@@ -32,6 +50,16 @@ pub(super) fn record(epoch: u64, me: Toucher, strong: bool) -> u64 {
         | u64::from(me.thread) << THREAD_SHIFT
         | u64::from(me.clock) << CLOCK_SHIFT
         | u64::from(me.pc.min(0xffff))
+}
+
+/// Whether a record of a few stands against me.
+#[inline(always)]
+pub(super) fn against(records: &[u64], mine: u64) -> bool {
+    let mut any = false;
+    for old in records {
+        any |= conflicts(*old, mine);
+    }
+    any
 }
 
 /// The same thread.
@@ -64,10 +92,11 @@ pub(super) fn merged(old: u64, mine: u64) -> u64 {
     (mine & !weak) + more
 }
 
-/// The same for single records, most of which are of an older epoch.
+/// The same for single records, most of which are of an older epoch or mine.
 #[inline(always)]
 pub(super) fn joined(old: u64, mine: u64) -> u64 {
-    if (old ^ mine) >> EPOCH_SHIFT != 0 { mine } else { merged(old, mine) }
+    let apart = old ^ mine;
+    if apart >> EPOCH_SHIFT != 0 || apart >> THREAD_SHIFT == 0 { mine } else { merged(old, mine) }
 }
 
 /// The thread and place that a record names.
