@@ -229,8 +229,9 @@ impl Step {
             let detail = "is `apart`, and there is no output gate; pass `fused`";
             return Err(Rejection::new(ErrorKind::Shape, "epilogue", detail));
         }
-        // NaN bounds are refused too.
-        if self.clamps_alpha && !(self.alpha_low <= self.alpha_high) {
+        // NaN compares with nothing.
+        let ordered = self.alpha_low.partial_cmp(&self.alpha_high).is_some_and(|o| o.is_le());
+        if self.clamps_alpha && !ordered {
             let detail = format!(
                 "is {}, above alpha_high, {}; pass low <= high",
                 self.alpha_low, self.alpha_high
