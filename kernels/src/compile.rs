@@ -186,7 +186,7 @@ pub fn compile_source(text: &str, name: &str) -> Result<Compiled, CompileError> 
     }
 }
 
-/// What [`compile_all`] does.
+/// What [`Compiler::compile_all`] does.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Only these stems; all when `None`.
@@ -225,7 +225,7 @@ pub enum FileState {
     Orphan,
 }
 
-/// One PTX file of a [`compile_all`].
+/// One PTX file of a [`Compiler::compile_all`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompiledFile {
     /// The module's stem.
@@ -245,18 +245,10 @@ impl CompiledFile {
     }
 }
 
-/// Compiles every source, or those asked for, and writes or checks the PTX files; `each` is told of
-/// every file as it is done. A source that does not compile stops the run; files already written
-/// stay, each whole.
-pub fn compile_all(
-    options: &Options,
-    each: &mut dyn FnMut(&CompiledFile),
-) -> Result<Vec<CompiledFile>, CompileError> {
-    Compiler::find()?.compile_all(options, each)
-}
-
 impl Compiler {
-    /// [`compile_all`] with this compiler.
+    /// Compiles every source, or those asked for, and writes or checks the PTX files; `each` is told of
+    /// every file as it is done. A source that does not compile stops the run; files already written
+    /// stay, each whole.
     pub fn compile_all(
         &self,
         options: &Options,

@@ -227,6 +227,16 @@ mod tests {
     }
 
     #[test]
+    fn answers_are_told_apart_as_far_as_a_fuzzer_should_care() {
+        let few: Vec<_> = (0..4).map(|answer| coarse(answer, 5)).collect();
+        assert_eq!(few, [0, 1, 2, 3]);
+        assert_eq!([coarse(4, 5), coarse(199, 200)], [Answer::MAX; 2], "the last of its range");
+        assert_eq!(coarse(64, 200), coarse(127, 200));
+        assert!(coarse(63, 200) != coarse(64, 200) && coarse(7, 200) != coarse(8, 200));
+        assert_eq!([coarse(5, u64::MAX), coarse(1 << 40, u64::MAX)], [0; 2], "seeds");
+    }
+
+    #[test]
     fn seeded_answers_do_not_depend_on_order() {
         let mut one = Seeded { seed: 3 };
         let (a, b) = (Path::new("a"), Path::new("b"));

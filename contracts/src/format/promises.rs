@@ -1,0 +1,209 @@
+//! What a contract promises: where NaN may reach, how near outputs must be, relations between runs,
+//! calls that are refused. Every promise is a clause with an id of its own.
+
+use super::{Compare, DTypeRef, ErrorKind, Named, Word};
+use crate::dtype::DType;
+use crate::expr::Expr;
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// NaN's policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NanPolicy {
+    /// Tensors NaN may be planted in.
+    pub into: Vec<String>,
+    /// How far each output may spread it beyond the reference.
+    pub reach: Named<Reach>,
+}
+
+/// How far NaN may spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// Exactly where the reference is NaN.
+    Exact,
+    /// Also elsewhere in the same innermost row.
+    Row,
+    /// Also earlier rows of the same chunk, of the same head.
+    Chunk,
+}
+
+/// One tolerance, for the cases `when` admits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tolerance {
+    /// Which cases; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Expr>,
+    /// Bit-equal, NaN by class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits: Option<Empty>,
+    /// |y−r| ≤ u_out|r| + Σ times·unit·magnitude + floor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
+}
+
+/// `{}`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Empty {}
+
+/// The one numeric form of tolerance. Larger means looser in every field.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bound {
+    /// The type of the final rounding: half a unit in the last place of the reference value.
+    pub round_out: DTypeRef,
+    /// Magnitude name to coefficient.
+    pub terms: Named<Term>,
+    /// Absolute part.
+    pub floor: f64,
+}
+
+/// One term of a bound: `times · unit · magnitude`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Term {
+    /// Coefficient.
+    pub times: f64,
+    /// Unit roundoff of a type or dtype symbol.
+    pub unit: DTypeRef,
+}
+
+/// Relative RMS per group ≤ times·measure + plus, for groups that are well conditioned
+/// (‖r‖ ≥ 2⁻⁸ of the norm of the magnitude `paths`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Drift {
+    /// Which cases; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Expr>,
+    /// How many leading axes of the tensor make a group.
+    pub axes: usize,
+    /// Coefficient.
+    pub times: f64,
+    /// A measure the reference returns per group.
+    pub of: String,
+    /// Absolute part.
+    pub plus: f64,
+}
+
+/// A promise about two runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Relation {
+    /// Each index of the axis run alone gives the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone: Option<OverAxis>,
+    /// Two runs, one after the other, give the same as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+    /// Another contract, through an adapter in Rust.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub equals: Option<Equals>,
+    /// Dead elements appended to every row change nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub append_dead: Option<OverAxis>,
+    /// The same tensors under other options or variants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same: Option<Same>,
+    /// One output repeats another's slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copies>,
+    /// Which cases; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Expr>,
+    /// How.
+    pub compare: Compare,
+}
+
+/// Names one axis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OverAxis {
+    /// A dim.
+    pub axis: String,
+}
+
+/// Cuts each segment of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Split {
+    /// The list of segment lengths.
+    pub list: String,
+    /// The cut is a multiple of this.
+    pub at: Expr,
+    /// Tensors handed from the first run to the second.
+    pub carry: Vec<String>,
+}
+
+/// Another contract gives the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Equals {
+    /// The contract.
+    pub contract: String,
+    /// The adapter, a name registered in Rust.
+    pub adapter: String,
+    /// Words of the other contract's options and variants that this one lacks.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub set: Named<Word>,
+}
+
+/// The same logical inputs under other words: tensors both runs write are compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Same {
+    /// Options and variants to other words.
+    pub set: Named<Word>,
+}
+
+/// Row n of one output is the slot of another that a list names for n, in one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Copies {
+    /// The output in a pool.
+    pub of: String,
+    /// The output over the list's axis.
+    pub into: String,
+    /// The list of slots.
+    pub by: String,
+}
+
+/// One edit of a legal call that must be refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rejection {
+    /// Tensor to a type it must not have.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub set_dtype: Named<DType>,
+    /// Tensor to a shape it must not have.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub set_shape: Named<Vec<Expr>>,
+    /// Tensor to a row stride, in elements.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub set_stride: Named<Expr>,
+    /// Dim to a value.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub set_dim: Named<Expr>,
+    /// The error expected.
+    pub error: ErrorKind,
+    /// Where it is found.
+    #[serde(default)]
+    pub detected: Detected,
+}
+
+/// Where a refusal is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Detected {
+    /// From the arguments, before anything is launched.
+    #[default]
+    Plan,
+    /// A device word the kernel writes: an ordinary output.
+    Status,
+    /// The caller's obligation; never generated.
+    Caller,
+}
