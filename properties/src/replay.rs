@@ -10,7 +10,6 @@ use crate::subject::{Subject, subject};
 use crate::verdict::Verdict;
 use contracts::case::Case;
 use kernels::backend::Backend;
-use kernels::backend::vm::VmBackend;
 use std::path::{Path, PathBuf};
 
 /// One stored case on one backend.
@@ -52,15 +51,9 @@ impl Replay {
     }
 }
 
-/// Replays files on the virtual machine. The canary's stored cases are expected to fail and are only
-/// run when named.
-pub fn replay(root: &Path, paths: &[PathBuf]) -> Result<Vec<Replay>, ToolError> {
-    replay_on(root, paths, &mut [Box::new(VmBackend::new())])
-}
-
 /// Replays files on these backends, in order. A case on which the first found a fault goes to no other:
 /// a crash would take a GPU's context with it.
-pub fn replay_on(
+pub fn replay(
     root: &Path,
     paths: &[PathBuf],
     backends: &mut [Box<dyn Backend>],

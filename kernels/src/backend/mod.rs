@@ -204,6 +204,16 @@ pub trait Backend {
     }
 }
 
+/// Every backend of this build, the virtual machine first: what it finds faulty goes to no GPU. A build
+/// with the `cuda` feature is meant for a GPU, so none there is an error and not a shorter list.
+pub fn of_this_build() -> Result<Vec<Box<dyn Backend>>, BackendError> {
+    let machine: Box<dyn Backend> = Box::new(vm::VmBackend::new());
+    #[cfg(feature = "cuda")]
+    return Ok(vec![machine, Box::new(cuda::CudaBackend::new()?)]);
+    #[cfg(not(feature = "cuda"))]
+    Ok(vec![machine])
+}
+
 /// The entry, or an error that lists the entries there are.
 fn entry_of<'a>(
     module: &'a ptx_vm::Module,

@@ -1,9 +1,10 @@
-//! `assay replay`: stored cases again, on every backend this machine has.
+//! `assay replay`: stored cases again, on every backend of this build.
 
 use crate::{Failure, Format, Outcome, repository, say, subjects};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use properties::check::ToolError;
 use properties::corpus;
-use properties::replay::Meaning;
+use properties::replay::{Meaning, replay};
 use properties::report;
 use properties::subject::known_subjects;
 use std::path::{Path, PathBuf};
@@ -41,11 +42,12 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     if paths.is_empty() && broken.is_empty() {
         return Err(Failure(format!("{}: no stored case was selected", root.display())));
     }
+    let mut backends = kernels::backend::of_this_build().map_err(ToolError::from)?;
     let mut replays = Vec::new();
     let progress = Progress::new(paths.len(), arguments.format);
     for path in &paths {
         progress.begin(path);
-        match properties::replay::replay(&root, std::slice::from_ref(path)) {
+        match replay(&root, std::slice::from_ref(path), &mut backends) {
             Ok(replayed) => replays.extend(replayed),
             Err(error) => broken.push(error.to_string()),
         }
@@ -64,7 +66,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let undecided = replays.iter().filter(|replay| replay.meaning == Meaning::Undecided).count();
     if undecided > 0 {
         return Err(Failure(format!(
-            "{undecided} of {} stored cases were not judged; the lines marked undecided say why",
+            "{undecided} of {} replays were not judged; the lines marked undecided say why",
             replays.len()
         )));
     }
