@@ -5,8 +5,8 @@ mod promises;
 mod values;
 
 pub use promises::{
-    Bound, Copies, Detected, Drift, Empty, Equals, NanPolicy, OverAxis, Reach, Rejection, Relation,
-    Same, Split, Term, Tolerance,
+    Bound, Copies, Detected, Drift, Empty, Equals, NanPolicy, OverAxis, Overflow, Reach, Rejection,
+    Relation, Same, Split, Term, Tolerance,
 };
 pub use values::{Domain, GateClass, Joint, Number, PlantPlace, RawGates, TiePlace, Values};
 

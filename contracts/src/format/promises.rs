@@ -56,10 +56,30 @@ pub struct Empty {}
 pub struct Bound {
     /// The type of the final rounding: half a unit in the last place of the reference value.
     pub round_out: DTypeRef,
+    /// What becomes of a finite value past the type's largest number.
+    #[serde(default, skip_serializing_if = "Overflow::is_infinite")]
+    pub overflow: Overflow,
     /// Magnitude name to coefficient.
     pub terms: Named<Term>,
     /// Absolute part.
     pub floor: f64,
+}
+
+/// What a finite value past the largest number of its type is stored as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overflow {
+    /// Infinity, as IEEE 754 rounds.
+    #[default]
+    Infinite,
+    /// The largest number; infinity only where the reference has infinity.
+    Saturates,
+}
+
+impl Overflow {
+    fn is_infinite(&self) -> bool {
+        *self == Overflow::Infinite
+    }
 }
 
 /// One term of a bound: `times · unit · magnitude`.

@@ -8,7 +8,7 @@ use crate::prepare::{LiveRun, missing};
 use contracts::CaseScope;
 use contracts::case::Case;
 use contracts::dtype::DType;
-use contracts::format::Contract;
+use contracts::format::{Contract, Overflow};
 use contracts::geometry::TensorGeometry;
 use reference::Expected;
 
@@ -28,6 +28,7 @@ enum Form<'a> {
     Bound {
         /// Type of the final rounding.
         round: DType,
+        overflow: Overflow,
         /// `times · unit` and the magnitude it multiplies.
         terms: Vec<(f64, &'a [f64])>,
         floor: f64,
@@ -75,7 +76,12 @@ impl<'a> Allowed<'a> {
             )?;
             terms.push((term.times * dtype_named(&term.unit)?.unit_roundoff(), values));
         }
-        let form = Form::Bound { round: dtype_named(&bound.round_out)?, terms, floor: bound.floor };
+        let form = Form::Bound {
+            round: dtype_named(&bound.round_out)?,
+            overflow: bound.overflow,
+            terms,
+            floor: bound.floor,
+        };
         Ok(Allowed { class, dtype: tensor.dtype, expected, form })
     }
 
@@ -98,7 +104,7 @@ impl<'a> Allowed<'a> {
     pub fn bound(&self, flat: usize) -> f64 {
         match &self.form {
             Form::Bits => 0.0,
-            Form::Bound { round, terms, floor } => {
+            Form::Bound { round, terms, floor, .. } => {
                 let rounding = half_unit(*round, self.value(flat));
                 terms
                     .iter()
@@ -109,7 +115,7 @@ impl<'a> Allowed<'a> {
 
     /// Whether an element may have these bits.
     pub fn fits(&self, flat: usize, bits: u64) -> bool {
-        let Form::Bound { round, .. } = &self.form else {
+        let Form::Bound { round, overflow, .. } = &self.form else {
             let expected = self.bits(flat);
             return bits == expected || self.dtype.is_nan(bits) && self.dtype.is_nan(expected);
         };
@@ -124,7 +130,8 @@ impl<'a> Allowed<'a> {
         if observed.is_infinite() {
             // Rounding overflows only if the value may have been past the largest number.
             let reached = expected * observed.signum() + bound;
-            return reached >= round.largest_finite() * (1.0 + round.unit_roundoff());
+            return *overflow == Overflow::Infinite
+                && reached >= round.largest_finite() * (1.0 + round.unit_roundoff());
         }
         (observed - expected).abs() <= bound
     }
@@ -140,7 +147,7 @@ impl<'a> Allowed<'a> {
             (Form::Bits, Expected::Real { .. }) => {
                 each(runs, self.dtype, bytes, |flat, bits| fit &= bits == self.bits(flat as usize));
             }
-            (Form::Bound { round, terms, floor }, Expected::Real { value, .. }) => {
+            (Form::Bound { round, terms, floor, .. }, Expected::Real { value, .. }) => {
                 let (unit, least) = (round.unit_roundoff(), 0.5 * round.smallest_subnormal());
                 each_value(runs, self.dtype, bytes, |flat, observed| {
                     let expected = value[flat];
@@ -199,7 +206,8 @@ mod tests {
         magnitude: &'a [f64],
     ) -> Allowed<'a> {
         let terms = vec![(share, magnitude)];
-        let form = Form::Bound { round: dtype, terms, floor: 1e-30 };
+        let overflow = Overflow::Infinite;
+        let form = Form::Bound { round: dtype, overflow, terms, floor: 1e-30 };
         Allowed { class: "all", dtype, expected, form }
     }
 
@@ -257,6 +265,26 @@ mod tests {
             let magnitude = [if value.is_finite() { value.abs() } else { 0.0 }];
             let allowed = within(DType::F16, &expected, share, &magnitude);
             assert_eq!(fits(&allowed, DType::F16, observed), right, "{value} {share} {observed}");
+        }
+    }
+
+    #[test]
+    fn where_overflow_saturates_infinity_is_right_only_for_infinity() {
+        let infinity = f64::INFINITY;
+        for (value, observed, right) in [
+            (65504.0, infinity, false),
+            (65504.0, 65504.0, true),
+            (-65504.0, -infinity, false),
+            (infinity, infinity, true),
+            (infinity, 65504.0, false),
+        ] {
+            let expected = real(&[value]);
+            let magnitude = [if value.is_finite() { value.abs() } else { 0.0 }];
+            let mut allowed = within(DType::F16, &expected, 0.01, &magnitude);
+            if let Form::Bound { overflow, .. } = &mut allowed.form {
+                *overflow = Overflow::Saturates;
+            }
+            assert_eq!(fits(&allowed, DType::F16, observed), right, "{value} {observed}");
         }
     }
 

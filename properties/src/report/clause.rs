@@ -1,6 +1,6 @@
 //! What a clause promises, in words and with the contract's numbers.
 
-use contracts::format::{Bound, Contract, Drift, Reach, Rejection, Relation, Tolerance};
+use contracts::format::{Bound, Contract, Drift, Overflow, Reach, Rejection, Relation, Tolerance};
 
 /// What the clause of this id promises; empty for an id the contract has not.
 pub fn promise(contract: &Contract, id: &str) -> String {
@@ -47,7 +47,11 @@ fn bound_text(bound: &Bound) -> String {
         parts.push(format!("{} u({}) {magnitude}", term.times, term.unit.0));
     }
     parts.push(format!("{:e}", bound.floor));
-    parts.join(" + ")
+    let overflow = match bound.overflow {
+        Overflow::Infinite => "",
+        Overflow::Saturates => "; finite overflow stops at the largest number",
+    };
+    format!("{}{overflow}", parts.join(" + "))
 }
 
 fn drift(tensor: &str, drift: &Drift) -> String {
