@@ -5,6 +5,7 @@ use super::access::{addresses, read_one, resolve, toucher};
 use super::copy;
 use super::lane::put32;
 use super::machine::Machine;
+use super::mma;
 use super::step::Laned;
 use super::store::write_one;
 use super::warp::{FULL, Warp, lanes};
@@ -30,6 +31,10 @@ pub(crate) fn execute<const CHECKS: bool>(
         }
         Matrix::Product(what) => {
             dispatch::product(machine.wide, warp, machine.operands, what);
+            Ok(())
+        }
+        Matrix::Multiply(what) => {
+            mma::multiply(warp, what);
             Ok(())
         }
         Matrix::Copy(what) => copy::copy::<CHECKS>(warp, machine, what, mask, pc),

@@ -10,6 +10,7 @@ mod deliver;
 pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod matrix;
+pub(crate) mod mma;
 pub(crate) mod product;
 pub(crate) mod step;
 pub(crate) mod store;

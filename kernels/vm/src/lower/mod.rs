@@ -13,6 +13,7 @@ mod float;
 mod half;
 mod matrix;
 mod memory;
+mod modifiers;
 mod operand;
 mod packed;
 mod visit;
@@ -411,6 +412,9 @@ impl<'a, 't> Lowering<'a, 't> {
     fn select(&mut self, ins: &Instruction<'a>) -> Lower<()> {
         let parts: Vec<&str> = ins.opcode.split('.').collect();
         let parts = parts.as_slice();
+        if !modifiers::known(parts) {
+            return Err(Refusal::Unsupported);
+        }
         match parts[0] {
             "ret" | "exit" | "bra" | "brx" | "call" | "trap" | "brkpt" | "bar" | "barrier"
             | "nanosleep" | "membar" | "fence" | "pmevent" | "prefetch" | "prefetchu"
