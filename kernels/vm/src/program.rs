@@ -396,7 +396,7 @@ pub(crate) struct Table {
     pub edge: u16,
 }
 
-/// Matrix instructions of one warp, and asynchronous copies.
+/// Matrix instructions of one warp, asynchronous copies and clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Matrix {
     /// `ldmatrix`
@@ -412,6 +412,11 @@ pub(crate) enum Matrix {
     Multiply(Multiply),
     Copy(Copying),
     Commit,
+    /// A clock into a register: no time passes but by reading, so that equal launches agree.
+    Clock {
+        d: Reg,
+        step: u32,
+    },
     /// Waits until at most `pending` groups are outstanding; `None` for all.
     Wait {
         pending: Option<u32>,
@@ -421,7 +426,10 @@ pub(crate) enum Matrix {
 impl Matrix {
     /// All lanes of the warp execute it together.
     pub fn aligned(&self) -> bool {
-        !matches!(self, Matrix::Copy(_) | Matrix::Commit | Matrix::Wait { .. })
+        !matches!(
+            self,
+            Matrix::Copy(_) | Matrix::Commit | Matrix::Clock { .. } | Matrix::Wait { .. }
+        )
     }
 }
 

@@ -38,6 +38,12 @@ pub(crate) fn execute<const CHECKS: bool>(
             Ok(())
         }
         Matrix::Copy(what) => copy::copy::<CHECKS>(warp, machine, what, mask, pc),
+        Matrix::Clock { d, step } => {
+            machine.ticks += 1;
+            let now = machine.ticks * u64::from(*step);
+            lanes(mask).for_each(|l| warp.set(*d, l, now));
+            Ok(())
+        }
         Matrix::Commit => {
             copy::commit(warp, machine, mask);
             Ok(())

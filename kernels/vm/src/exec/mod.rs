@@ -207,6 +207,7 @@ fn run(
         block_threads: threads,
         copies: &mut scratch.copies[..warp_count],
         commits: &mut scratch.commits,
+        ticks: 0,
         operands: &mut scratch.operands,
     };
     let mut blocks = 0;

@@ -77,7 +77,7 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    fn push_matrix(&mut self, matrix: Matrix) {
+    pub(super) fn push_matrix(&mut self, matrix: Matrix) {
         self.matrices.push(matrix);
         self.emit(Op::Matrix(self.matrices.len() as u16 - 1));
     }

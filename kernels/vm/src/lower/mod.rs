@@ -421,6 +421,7 @@ impl<'a, 't> Lowering<'a, 't> {
             | "griddepcontrol" | "setmaxnreg" | "discard" | "applypriority" => {
                 self.control(ins, parts)
             }
+            "createpolicy" => self.policy(ins),
             "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mov" => {
                 self.memory(ins, parts)
             }

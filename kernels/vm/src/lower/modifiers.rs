@@ -61,8 +61,14 @@ pub(super) fn known(parts: &[&str]) -> bool {
         "cvt" => &[ROUNDING, INTEGRAL, NARROW],
         "ld" | "ldu" | "st" => &[ORDER, SPACES, CACHE],
         "atom" | "red" => &[ORDER, SPACES, ATOMIC],
-        // The others are matched as a whole where they are lowered.
-        _ => return true,
+        "ret" | "exit" | "bra" | "brx" | "call" | "trap" | "brkpt" | "bar" | "barrier"
+        | "nanosleep" | "membar" | "fence" | "pmevent" | "prefetch" | "prefetchu"
+        | "griddepcontrol" | "setmaxnreg" | "discard" | "applypriority" | "createpolicy"
+        | "cvta" | "isspacep" | "mov" | "ldmatrix" | "stmatrix" | "movmatrix" | "cp" | "mma"
+        | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" | "copysign"
+        // These are matched as a whole where they are lowered.
+        | "testp" => return true,
+        _ => return false,
     };
     parts[1..].iter().all(|part| {
         groups.iter().any(|group| group.contains(part))

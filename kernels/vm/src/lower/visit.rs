@@ -263,6 +263,7 @@ fn visit_matrix(matrix: &mut Matrix, f: Visitor<'_>) {
                 f(Use, Predicate, &mut ignored.slot);
             }
         }
+        Matrix::Clock { d, .. } => reg(f, Define, d),
         Matrix::Commit | Matrix::Wait { .. } => {}
     }
 }
