@@ -301,3 +301,24 @@ fn whatever_is_missing_says_its_name() {
         }
     }
 }
+
+#[test]
+fn the_checked_in_kernels_need_nothing_that_is_missing() {
+    let mut seen = 0;
+    for folder in ["../ptx", "tests/ptx"] {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "ptx") {
+                continue;
+            }
+            let module = Module::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            for entry in module.entries() {
+                let missing: Vec<_> = entry.unsupported().collect();
+                assert!(missing.is_empty(), "{}: {missing:?}", path.display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 20, "{seen} kernels");
+}
