@@ -24,7 +24,9 @@ pub(crate) fn bits32(x: f32) -> u32 {
 
 #[inline(always)]
 pub(crate) fn bits64(x: f64) -> u64 {
-    if x.is_nan() { NAN_F64 } else { x.to_bits() }
+    // In integers: compilers drop the choice between a value and the NaN they would make of it.
+    let bits = x.to_bits();
+    if bits & (u64::MAX >> 1) > 0x7ff << 52 { NAN_F64 } else { bits }
 }
 
 #[inline(always)]
@@ -170,41 +172,6 @@ pub(crate) fn sqrt32(a: f32, rounding: Rounding) -> u32 {
     }
     let rest = (-root).mul_add(root, f64::from(a));
     bits32(narrow(odd(root, rest, 1.0), rounding))
-}
-
-/// f64 `a + b` in the given direction.
-pub(crate) fn add64(a: f64, b: f64, rounding: Rounding) -> u64 {
-    let sum = a + b;
-    if rounding == Rounding::Nearest || !sum.is_finite() {
-        return bits64(sum);
-    }
-    let b_part = sum - a;
-    let error = (a - (sum - b_part)) + (b - b_part);
-    bits64(correct64(zero_sum(a, b, sum, rounding), error, rounding))
-}
-
-/// f64 `a · b` in the given direction.
-pub(crate) fn mul64(a: f64, b: f64, rounding: Rounding) -> u64 {
-    let product = a * b;
-    if rounding == Rounding::Nearest || !product.is_finite() {
-        return bits64(product);
-    }
-    bits64(correct64(product, libm::fma(a, b, -product), rounding))
-}
-
-fn correct64(x: f64, error: f64, rounding: Rounding) -> f64 {
-    match rounding {
-        Rounding::Down if error < 0.0 => x.next_down(),
-        Rounding::Up if error > 0.0 => x.next_up(),
-        Rounding::Zero if error != 0.0 && (error < 0.0) == (x > 0.0) => {
-            if x > 0.0 {
-                x.next_down()
-            } else {
-                x.next_up()
-            }
-        }
-        _ => x,
-    }
 }
 
 /// A binary format of at most 16 bits.

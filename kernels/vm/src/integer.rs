@@ -270,6 +270,81 @@ pub(crate) fn dp4a<const A_SIGNED: bool, const B_SIGNED: bool>(a: u64, b: u64, c
     u64::from(sum as u32)
 }
 
+/// Two products: 16-bit parts of `a` with the low or the high two bytes of `b`.
+pub(crate) fn dp2a<const A_SIGNED: bool, const B_SIGNED: bool, const HIGH: bool>(
+    a: u64,
+    b: u64,
+    c: u64,
+) -> u64 {
+    let mut sum = c as i32;
+    for i in 0..2 {
+        let short = (a >> (16 * i)) as u16;
+        let byte = (b >> (8 * i + if HIGH { 16 } else { 0 })) as u8;
+        let x = if A_SIGNED { i32::from(short as i16) } else { i32::from(short) };
+        let y = if B_SIGNED { i32::from(byte as i8) } else { i32::from(byte) };
+        sum = sum.wrapping_add(x * y);
+    }
+    u64::from(sum as u32)
+}
+
+/// The low or high half of a product.
+pub(crate) fn product_part(high: bool, signed: bool, long: bool) -> fn(u64, u64, u64) -> u64 {
+    match (high, signed, long) {
+        (false, _, false) => |a, b, _| u64::from((a as u32).wrapping_mul(b as u32)),
+        (false, _, true) => |a, b, _| a.wrapping_mul(b),
+        (true, true, false) => |a, b, _| u64::from(hi_s32(a, b) as u32),
+        (true, false, false) => |a, b, _| ((a & 0xffff_ffff) * (b & 0xffff_ffff)) >> 32,
+        (true, true, true) => mul_hi_s64,
+        (true, false, true) => mul_hi_u64,
+    }
+}
+
+/// The function of an instruction on two 16-bit integers.
+pub(crate) fn pair_function(parts: &[&str], signed: bool) -> Option<fn(u64, u64, u64) -> u64> {
+    fn both(a: u64, b: u64, f: fn(u16, u16) -> u16) -> u64 {
+        let one = |shift: u32| u64::from(f((a >> shift) as u16, (b >> shift) as u16)) << shift;
+        one(0) | one(16)
+    }
+    fn signed_pick(x: u16, y: u16, larger: bool) -> i16 {
+        let (x, y) = (x as i16, y as i16);
+        if larger { x.max(y) } else { x.min(y) }
+    }
+    let rest = &parts[1..parts.len() - 1];
+    Some(match (parts[0], rest, signed) {
+        ("add", [], _) => |a, b, _| both(a, b, u16::wrapping_add),
+        ("min", [], false) => |a, b, _| both(a, b, u16::min),
+        ("max", [], false) => |a, b, _| both(a, b, u16::max),
+        ("min", [], true) => |a, b, _| both(a, b, |x, y| signed_pick(x, y, false) as u16),
+        ("max", [], true) => |a, b, _| both(a, b, |x, y| signed_pick(x, y, true) as u16),
+        ("min", ["relu"], true) => {
+            |a, b, _| both(a, b, |x, y| signed_pick(x, y, false).max(0) as u16)
+        }
+        ("max", ["relu"], true) => {
+            |a, b, _| both(a, b, |x, y| signed_pick(x, y, true).max(0) as u16)
+        }
+        _ => return None,
+    })
+}
+
+/// Bits `position` to `position + length`, numbers taken modulo 32.
+pub(crate) fn bmsk_wrap(position: u64, length: u64, _: u64) -> u64 {
+    bmsk_clamp(position & 31, length & 31, 0)
+}
+
+/// The low `count` bits, extended by their sign; `CLAMP` takes 32 and more for all bits.
+pub(crate) fn szext<const SIGNED: bool, const CLAMP: bool>(a: u64, count: u64, _: u64) -> u64 {
+    let (a, count) = (a as u32, count as u32);
+    if CLAMP && count >= 32 {
+        return a.into();
+    }
+    let unused = 32 - (count & 31);
+    if unused == 32 {
+        return 0;
+    }
+    let top = a << unused;
+    u64::from(if SIGNED { (top as i32 >> unused) as u32 } else { top >> unused })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -48,6 +48,7 @@
 mod approx;
 mod coverage;
 mod dispatch;
+mod exact;
 mod exec;
 mod fault;
 mod float;

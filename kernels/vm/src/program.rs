@@ -396,7 +396,7 @@ pub(crate) struct Table {
     pub edge: u16,
 }
 
-/// Matrix instructions of one warp, and asynchronous copies.
+/// Matrix instructions of one warp, asynchronous copies and clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Matrix {
     /// `ldmatrix`
@@ -409,8 +409,14 @@ pub(crate) enum Matrix {
         a: Slot,
     },
     Product(Product),
+    Multiply(Multiply),
     Copy(Copying),
     Commit,
+    /// A clock into a register: no time passes but by reading, so that equal launches agree.
+    Clock {
+        d: Reg,
+        step: u32,
+    },
     /// Waits until at most `pending` groups are outstanding; `None` for all.
     Wait {
         pending: Option<u32>,
@@ -420,7 +426,10 @@ pub(crate) enum Matrix {
 impl Matrix {
     /// All lanes of the warp execute it together.
     pub fn aligned(&self) -> bool {
-        !matches!(self, Matrix::Copy(_) | Matrix::Commit | Matrix::Wait { .. })
+        !matches!(
+            self,
+            Matrix::Copy(_) | Matrix::Commit | Matrix::Clock { .. } | Matrix::Wait { .. }
+        )
     }
 }
 
@@ -480,6 +489,59 @@ impl Shape {
             Shape::Bf16K8 | Shape::F16K8 => (2, 1),
         }
     }
+}
+
+/// `mma.sync` of the other types: an m×8 result of rows and columns k long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Multiply {
+    pub left: Factor,
+    pub right: Factor,
+    pub sum: Sum,
+    /// 8 or 16.
+    pub rows: u8,
+    pub k: u8,
+    pub a: [Slot; 4],
+    pub b: [Slot; 2],
+    pub c: [Slot; 4],
+    pub d: [Slot; 4],
+}
+
+impl Multiply {
+    /// Registers of a.
+    pub fn lefts(&self) -> u8 {
+        self.rights() * (self.rows / 8)
+    }
+
+    /// Registers of b: what four lanes hold of a column.
+    pub fn rights(&self) -> u8 {
+        (usize::from(self.k) * self.right.bits() / 128) as u8
+    }
+
+    /// Registers of c and of d.
+    pub fn sums(&self) -> u8 {
+        if self.sum == Sum::F16 { self.rows / 8 } else { self.rows / 4 }
+    }
+}
+
+/// The type of a factor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Factor {
+    Tf32,
+    F16,
+    E4m3,
+    E5m2,
+    S8,
+    U8,
+    S4,
+    U4,
+}
+
+/// The type of an accumulator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sum {
+    F32,
+    F16,
+    Int { saturate: bool },
 }
 
 /// Values every thread of a launch knows.

@@ -1,6 +1,7 @@
 //! Lane functions of the f64 instructions.
 
-use crate::float::{self, Rounding, bits64};
+use crate::exact;
+use crate::float::{Rounding, bits64};
 
 type LaneFn = fn(u64, u64, u64) -> u64;
 
@@ -32,32 +33,43 @@ fn pick(a: u64, b: u64, better: fn(i64, i64) -> bool) -> u64 {
 
 /// The function of an f64 instruction and its number of operands.
 pub(crate) fn function(base: &str, mode: Rounding, parts: &[&str]) -> Option<(LaneFn, usize)> {
-    let nearest = mode == Rounding::Nearest;
-    let approx = parts.contains(&"approx");
-    let one: LaneFn = match (base, mode) {
-        ("add", Rounding::Nearest) => |a, b, _| bits64(f(a) + f(b)),
-        ("add", Rounding::Zero) => |a, b, _| float::add64(f(a), f(b), Rounding::Zero),
-        ("add", Rounding::Down) => |a, b, _| float::add64(f(a), f(b), Rounding::Down),
-        ("add", Rounding::Up) => |a, b, _| float::add64(f(a), f(b), Rounding::Up),
-        ("sub", Rounding::Nearest) => |a, b, _| bits64(f(a) - f(b)),
-        ("sub", Rounding::Zero) => |a, b, _| float::add64(f(a), -f(b), Rounding::Zero),
-        ("sub", Rounding::Down) => |a, b, _| float::add64(f(a), -f(b), Rounding::Down),
-        ("sub", Rounding::Up) => |a, b, _| float::add64(f(a), -f(b), Rounding::Up),
-        ("mul", Rounding::Nearest) => |a, b, _| bits64(f(a) * f(b)),
-        ("mul", Rounding::Zero) => |a, b, _| float::mul64(f(a), f(b), Rounding::Zero),
-        ("mul", Rounding::Down) => |a, b, _| float::mul64(f(a), f(b), Rounding::Down),
-        ("mul", Rounding::Up) => |a, b, _| float::mul64(f(a), f(b), Rounding::Up),
-        ("fma" | "mad", Rounding::Nearest) => |a, b, c| bits64(f(a).mul_add(f(b), f(c))),
-        ("div", Rounding::Nearest) => |a, b, _| bits64(f(a) / f(b)),
-        ("rcp", _) if nearest && !approx => |a, _, _| bits64(1.0 / f(a)),
-        ("sqrt", Rounding::Nearest) => |a, _, _| bits64(f(a).sqrt()),
+    // Each direction is a function of its own: a lane function carries no data.
+    macro_rules! by_mode {
+        (|$a:ident, $b:ident, $c:ident, $r:ident| $near:expr, $directed:expr) => {
+            match mode {
+                Rounding::Nearest => |$a, $b, $c| {
+                    let ($a, $b, $c) = (f($a), f($b), f($c));
+                    let _ = ($a, $b, $c);
+                    bits64($near)
+                },
+                Rounding::Zero => by_mode!(@one $a $b $c $r Zero $directed),
+                Rounding::Down => by_mode!(@one $a $b $c $r Down $directed),
+                Rounding::Up => by_mode!(@one $a $b $c $r Up $directed),
+            }
+        };
+        (@one $a:ident $b:ident $c:ident $r:ident $mode:ident $directed:expr) => {
+            |$a, $b, $c| {
+                let ($a, $b, $c, $r) = (f($a), f($b), f($c), Rounding::$mode);
+                let _ = ($a, $b, $c);
+                $directed
+            }
+        };
+    }
+    let one: LaneFn = match base {
+        "add" => by_mode!(|a, b, c, r| a + b, exact::add(a, b, r)),
+        "sub" => by_mode!(|a, b, c, r| a - b, exact::add(a, -b, r)),
+        "mul" => by_mode!(|a, b, c, r| a * b, exact::mul(a, b, r)),
+        "fma" | "mad" => by_mode!(|a, b, c, r| a.mul_add(b, c), exact::fma(a, b, c, r)),
+        "div" => by_mode!(|a, b, c, r| a / b, exact::div(a, b, r)),
         // Only the top 20 mantissa bits are promised, and the rest is zero.
-        ("rcp", _) if approx => |a, _, _| bits64(1.0 / f(a)) & !0xffff_ffff,
-        ("rsqrt", _) => |a, _, _| bits64(1.0 / f(a).sqrt()) & !0xffff_ffff,
-        ("min", _) => min,
-        ("max", _) => max,
-        ("neg", _) => |a, _, _| a ^ 1 << 63,
-        ("abs", _) => |a, _, _| a & !(1 << 63),
+        "rcp" if parts.contains(&"approx") => |a, _, _| bits64(1.0 / f(a)) & !0xffff_ffff,
+        "rsqrt" => |a, _, _| bits64(1.0 / f(a).sqrt()) & !0xffff_ffff,
+        "rcp" => by_mode!(|a, b, c, r| 1.0 / a, exact::div(1.0, a, r)),
+        "sqrt" => by_mode!(|a, b, c, r| a.sqrt(), exact::sqrt(a, r)),
+        "min" => min,
+        "max" => max,
+        "neg" => |a, _, _| a ^ 1 << 63,
+        "abs" => |a, _, _| a & !(1 << 63),
         _ => return None,
     };
     let count = match base {

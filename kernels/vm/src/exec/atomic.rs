@@ -20,11 +20,11 @@ pub(crate) fn atomic<const CHECKS: bool>(
     mask: u32,
     pc: u32,
 ) -> Result<(), Laned> {
-    let any = |old, a, b| combine(what, old, a, b);
+    let any = |old, a, b, shared| combine(what, old, a, b, shared);
     match (what.width_bytes, what.op) {
         // The commonest by far: worth a loop of its own.
         (4, AtomicOp::AddInt) => {
-            let add = |old: u64, a, _| old.wrapping_add(a);
+            let add = |old: u64, a, _, _| old.wrapping_add(a);
             each::<CHECKS, 4>(warp, machine, what, mask, pc, add)
         }
         (4, _) => each::<CHECKS, 4>(warp, machine, what, mask, pc, any),
@@ -40,7 +40,7 @@ fn each<const CHECKS: bool, const BYTES: usize>(
     what: &Atomic,
     mask: u32,
     pc: u32,
-    f: impl Fn(u64, u64, u64) -> u64,
+    f: impl Fn(u64, u64, u64, bool) -> u64,
 ) -> Result<(), Laned> {
     let addresses = addresses(warp, what.base, what.offset);
     let mut before = [0; 32];
@@ -60,7 +60,7 @@ fn each<const CHECKS: bool, const BYTES: usize>(
             near[l] = addresses[l].wrapping_sub(base);
         }
         let [a, b] = [what.a, what.b].map(|reg| &warp.words[usize::from(reg.slot)].0);
-        let f = |old: u32, l: usize| f(old.into(), a[l].into(), b[l].into()) as u32;
+        let f = |old: u32, l: usize| f(old.into(), a[l].into(), b[l].into(), true) as u32;
         let first = toucher(warp, 0, pc);
         left = machine.shared.update_words(&near, mask, first, &mut before, f);
     }
@@ -68,7 +68,8 @@ fn each<const CHECKS: bool, const BYTES: usize>(
         let (a, b) = (warp.value(what.a, lane), warp.value(what.b, lane));
         let target = resolve(what.space, addresses[lane]);
         let me = toucher(warp, lane, pc);
-        before[lane] = exchange::<CHECKS, BYTES>(machine, target, me, |old| f(old, a, b))
+        let shared = matches!(target, Target::Shared(_));
+        before[lane] = exchange::<CHECKS, BYTES>(machine, target, me, |old| f(old, a, b, shared))
             .map_err(|trouble| (lane as u32, trouble))?;
     }
     match what.d {
@@ -109,13 +110,16 @@ fn half(old: u64, a: u64, format: Narrow) -> u64 {
 }
 
 #[inline(always)]
-fn combine(what: &Atomic, old: u64, a: u64, b: u64) -> u64 {
+fn combine(what: &Atomic, old: u64, a: u64, b: u64, shared: bool) -> u64 {
     let long = what.width_bytes == 8;
     let signed = |x: u64| if long { x as i64 } else { i64::from(x as i32) };
     match what.op {
         AtomicOp::AddInt => old.wrapping_add(a),
         AtomicOp::AddF32 => {
-            // The hardware's float addition in memory flushes subnormals.
+            // Only the addition in global memory flushes subnormals.
+            if shared {
+                return bits32(f32::from_bits(old as u32) + f32::from_bits(a as u32)).into();
+            }
             let x = f32::from_bits(flush(old as u32)) + f32::from_bits(flush(a as u32));
             u64::from(flush(bits32(x)))
         }

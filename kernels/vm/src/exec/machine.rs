@@ -51,6 +51,8 @@ pub(crate) struct Machine<'m> {
     pub copies: &'m mut [VecDeque<PendingCopy>],
     /// Commits of each warp's threads so far.
     pub commits: &'m mut [[u32; 32]],
+    /// Times that a clock was read.
+    pub ticks: u64,
     /// Working space of matrix products.
     pub operands: &'m mut Operands,
 }

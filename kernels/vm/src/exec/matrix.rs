@@ -5,6 +5,7 @@ use super::access::{addresses, read_one, resolve, toucher};
 use super::copy;
 use super::lane::put32;
 use super::machine::Machine;
+use super::mma;
 use super::step::Laned;
 use super::store::write_one;
 use super::warp::{FULL, Warp, lanes};
@@ -32,7 +33,17 @@ pub(crate) fn execute<const CHECKS: bool>(
             dispatch::product(machine.wide, warp, machine.operands, what);
             Ok(())
         }
+        Matrix::Multiply(what) => {
+            mma::multiply(warp, what);
+            Ok(())
+        }
         Matrix::Copy(what) => copy::copy::<CHECKS>(warp, machine, what, mask, pc),
+        Matrix::Clock { d, step } => {
+            machine.ticks += 1;
+            let now = machine.ticks * u64::from(*step);
+            lanes(mask).for_each(|l| warp.set(*d, l, now));
+            Ok(())
+        }
         Matrix::Commit => {
             copy::commit(warp, machine, mask);
             Ok(())

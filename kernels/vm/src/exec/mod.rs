@@ -10,6 +10,7 @@ mod deliver;
 pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod matrix;
+pub(crate) mod mma;
 pub(crate) mod product;
 pub(crate) mod step;
 pub(crate) mod store;
@@ -206,6 +207,7 @@ fn run(
         block_threads: threads,
         copies: &mut scratch.copies[..warp_count],
         commits: &mut scratch.commits,
+        ticks: 0,
         operands: &mut scratch.operands,
     };
     let mut blocks = 0;

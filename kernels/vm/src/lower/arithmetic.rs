@@ -22,6 +22,10 @@ pub(crate) fn rounding(parts: &[&str]) -> Rounding {
     Rounding::Nearest
 }
 
+fn hi24(a: u64, b: u64) -> i64 {
+    (integer::s24(a) * integer::s24(b)) >> 16
+}
+
 impl<'a> Lowering<'a, '_> {
     pub(super) fn arithmetic(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
         let base = parts[0];
@@ -36,6 +40,9 @@ impl<'a> Lowering<'a, '_> {
         }
         // A mode may stand behind the type of `prmt`.
         let name = if parts[0] == "prmt" { parts.get(1) } else { parts.last() };
+        if let Some(&pair @ ("u16x2" | "s16x2")) = name {
+            return self.short_pair(ins, parts, pair == "s16x2");
+        }
         let ty = name.and_then(|name| Ty::parse(name)).ok_or(Refusal::Unsupported)?;
         match ty.kind {
             TyKind::Predicate => self.predicate_logic(ins, base),
@@ -109,10 +116,13 @@ impl<'a> Lowering<'a, '_> {
             return self.wide(ins, base, ty);
         }
         let first = ins.operands.first().ok_or(Refusal::Unsupported)?;
-        if parts.contains(&"cc") || matches!(base, "addc" | "subc") {
+        if parts.contains(&"cc") || matches!(base, "addc" | "subc" | "madc") {
             return self.carried(ins, parts, ty);
         }
         let d = self.target(first, Class::Word)?;
+        if parts.contains(&"relu") {
+            return self.clamped_pick(ins, parts, d);
+        }
         let all = self.sources(ins, ty)?;
         let sign_sensitive =
             matches!(base, "div" | "rem" | "min" | "max" | "abs" | "neg" | "mul" | "mad" | "sad");
@@ -167,23 +177,32 @@ impl<'a> Lowering<'a, '_> {
             ("div", false, _) => integer::div_u32,
             ("rem", true, _) => integer::rem_s32,
             ("rem", false, _) => integer::rem_u32,
-            ("add", true, false) => integer::add_sat,
-            ("sub", true, false) => integer::sub_sat,
+            ("add", true, false) if sat => integer::add_sat,
+            ("sub", true, false) if sat => integer::sub_sat,
             ("mul", true, true) => |a, b, _| ((a as i32).wrapping_mul(b as i32) >> 16) as u64,
             ("mul", false, true) => |a, b, _| (a * b) >> 16,
-            ("mad", true, false) if sat => integer::mad_hi_sat,
-            ("mad", true, false) => integer::mad_hi_s32,
-            ("mad", false, false) => integer::mad_hi_u32,
+            ("mad", true, true) if hi => {
+                |a, b, c| (((a as i32).wrapping_mul(b as i32) >> 16) as u64).wrapping_add(c)
+            }
+            ("mad", false, true) if hi => |a, b, c| ((a * b) >> 16) + c,
+            ("mad", true, false) if sat && hi => integer::mad_hi_sat,
+            ("mad", true, false) if hi && !sat => integer::mad_hi_s32,
+            ("mad", false, false) if hi && !sat => integer::mad_hi_u32,
             ("mul24", true, _) if hi => {
                 |a, b, _| ((integer::s24(a) * integer::s24(b)) >> 16) as u64
             }
             ("mul24", false, _) if hi => |a, b, _| ((a & 0xff_ffff) * (b & 0xff_ffff)) >> 16,
             ("mul24", true, _) => |a, b, _| (integer::s24(a) * integer::s24(b)) as u64,
             ("mul24", false, _) => |a, b, _| (a & 0xff_ffff) * (b & 0xff_ffff),
-            ("mad24", true, _) if !hi => {
+            ("mad24", true, _) if hi && sat => {
+                |a, b, c| u64::from((hi24(a, b) as i32).saturating_add(c as i32) as u32)
+            }
+            ("mad24", true, _) if hi => |a, b, c| (hi24(a, b) as u64).wrapping_add(c),
+            ("mad24", false, _) if hi => |a, b, c| (((a & 0xff_ffff) * (b & 0xff_ffff)) >> 16) + c,
+            ("mad24", true, _) => {
                 |a, b, c| (integer::s24(a) * integer::s24(b)).wrapping_add(c as i64) as u64
             }
-            ("mad24", false, _) if !hi => |a, b, c| (a & 0xff_ffff) * (b & 0xff_ffff) + c,
+            ("mad24", false, _) => |a, b, c| (a & 0xff_ffff) * (b & 0xff_ffff) + c,
             ("sad", true, _) => {
                 |a, b, c| u64::from((a as i32).abs_diff(b as i32).wrapping_add(c as u32))
             }
@@ -269,29 +288,35 @@ impl<'a> Lowering<'a, '_> {
     }
 
     fn carried(&mut self, ins: &Instruction<'a>, parts: &[&str], ty: Ty) -> Lower<()> {
-        let [d, a, b] = ins.operands.as_slice() else {
-            return Err(Refusal::Unsupported);
-        };
         let class = ty.class();
+        let (d, a, b) = match ins.operands.as_slice() {
+            [d, a, b] if !parts[0].starts_with("mad") => {
+                (d, self.source(a, ty)?, self.source(b, ty)?)
+            }
+            [d, a, b, c] if parts[0].starts_with("mad") => {
+                let factors = [self.source(a, ty)?, self.source(b, ty)?];
+                let f = integer::product_part(parts.contains(&"hi"), ty.signed(), ty.bits == 64);
+                (d, self.pure_fresh(f, class, &factors), self.source(c, ty)?)
+            }
+            _ => return bad(),
+        };
         let (d, _) = self.destination(d, class)?;
-        if d.class != class {
+        if d.class != class || ty.bits < 32 {
             return bad();
         }
-        let a = self.source(a, ty)?;
-        let b = self.source(b, ty)?;
         let carry = *self.carry.get_or_insert_with(|| {
             self.next[0] += 1;
             self.next[0] as Slot - 1
         });
         let carry = Self::as_predicate(carry);
-        let uses = matches!(parts[0], "addc" | "subc");
+        let uses = matches!(parts[0], "addc" | "subc" | "madc");
         let long = ty.bits == 64;
         let (value, out): (LaneFn, LaneFn) = match (parts[0], long) {
-            ("add" | "addc", false) => (
+            ("add" | "addc" | "mad" | "madc", false) => (
                 |a, b, c| a.wrapping_add(b).wrapping_add(c) & 0xffff_ffff,
                 |a, b, c| (a + b + c) >> 32 & 1,
             ),
-            ("add" | "addc", true) => (
+            ("add" | "addc" | "mad" | "madc", true) => (
                 |a, b, c| a.wrapping_add(b).wrapping_add(c),
                 |a, b, c| ((u128::from(a) + u128::from(b) + u128::from(c)) >> 64) as u64 & 1,
             ),
@@ -335,7 +360,7 @@ impl<'a> Lowering<'a, '_> {
         if matches!(base, "bfe" | "bfi") {
             return self.bit_fields(ins, parts, ty);
         }
-        if parts.contains(&"cc") || matches!(base, "addc" | "subc") {
+        if parts.contains(&"cc") || matches!(base, "addc" | "subc" | "madc") {
             return self.carried(ins, parts, ty);
         }
         let narrow_result = matches!(base, "popc" | "clz" | "bfind");
@@ -393,6 +418,33 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
+    /// Two 16-bit integers in one register.
+    fn short_pair(&mut self, ins: &Instruction<'a>, parts: &[&str], signed: bool) -> Lower<()> {
+        let [d, a, b] = ins.operands.as_slice() else {
+            return bad();
+        };
+        let f = integer::pair_function(parts, signed).ok_or(Refusal::Unsupported)?;
+        let d = self.target(d, Class::Word)?;
+        let sources = [self.word(a)?, self.word(b)?].map(Self::as_word);
+        self.pure(f, Self::as_word(d), &sources);
+        Ok(())
+    }
+
+    /// `min.relu.s32` and `max.relu.s32`.
+    fn clamped_pick(&mut self, ins: &Instruction<'a>, parts: &[&str], d: Slot) -> Lower<()> {
+        let f: LaneFn = match parts {
+            ["min", "relu", "s32"] => |a, b, _| (a as i32).min(b as i32).max(0) as u64,
+            ["max", "relu", "s32"] => |a, b, _| (a as i32).max(b as i32).max(0) as u64,
+            _ => return Err(Refusal::Unsupported),
+        };
+        let [_, a, b] = ins.operands.as_slice() else {
+            return bad();
+        };
+        let sources = [self.word(a)?, self.word(b)?].map(Self::as_word);
+        self.pure(f, Self::as_word(d), &sources);
+        Ok(())
+    }
+
     fn selp(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
         let ty = parts.last().and_then(|name| Ty::parse(name)).ok_or(Refusal::Unsupported)?;
         let [d, a, b, p] = ins.operands.as_slice() else {
@@ -425,7 +477,11 @@ impl<'a> Lowering<'a, '_> {
         let d = self.target(d, ty.class())?;
         let a = self.source(a, ty)?.slot;
         let b = self.source(b, ty)?.slot;
-        let c = self.word(c)?;
+        let mut c = self.word(c)?;
+        if parts.contains(&"ftz") {
+            let flush: LaneFn = |a, _, _| u64::from(crate::float::flush(a as u32));
+            c = self.pure_fresh(flush, Class::Word, &[Self::as_word(c)]).slot;
+        }
         let zero = self.word_constant(0);
         let p = self.fresh_predicate();
         let op = if selector.kind == TyKind::Float { Compare::FGe } else { Compare::GeS };
@@ -447,6 +503,14 @@ impl<'a> Lowering<'a, '_> {
             ["dp4a", "s32", "u32"] => integer::dp4a::<true, false>,
             ["dp4a", "u32", "s32"] => integer::dp4a::<false, true>,
             ["dp4a", "u32", "u32"] => integer::dp4a::<false, false>,
+            ["dp2a", "lo", "s32", "s32"] => integer::dp2a::<true, true, false>,
+            ["dp2a", "lo", "s32", "u32"] => integer::dp2a::<true, false, false>,
+            ["dp2a", "lo", "u32", "s32"] => integer::dp2a::<false, true, false>,
+            ["dp2a", "lo", "u32", "u32"] => integer::dp2a::<false, false, false>,
+            ["dp2a", "hi", "s32", "s32"] => integer::dp2a::<true, true, true>,
+            ["dp2a", "hi", "s32", "u32"] => integer::dp2a::<true, false, true>,
+            ["dp2a", "hi", "u32", "s32"] => integer::dp2a::<false, true, true>,
+            ["dp2a", "hi", "u32", "u32"] => integer::dp2a::<false, false, true>,
             _ => return Err(Refusal::Unsupported),
         };
         let d = self.target(d, Class::Word)?;

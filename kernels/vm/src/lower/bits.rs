@@ -4,7 +4,7 @@ use super::arithmetic::LaneFn;
 use super::operand::{Ty, TyKind};
 use super::{Lower, Lowering, Refusal, bad};
 use crate::integer;
-use crate::program::{Binary, Class, Long2, Op, Reg, Shift, Slot, Unary};
+use crate::program::{Binary, Class, Compare, Long2, Op, Reg, Shift, Slot, Unary};
 use crate::syntax::{Instruction, Operand};
 
 impl<'a> Lowering<'a, '_> {
@@ -15,6 +15,9 @@ impl<'a> Lowering<'a, '_> {
         ty: Ty,
     ) -> Lower<()> {
         let word = Ty { kind: TyKind::Bits, bits: 32 };
+        if parts[0] == "lop3" && parts.len() > 2 {
+            return self.tested_lop3(ins, parts);
+        }
         let first = ins.operands.first().ok_or(Refusal::Unsupported)?;
         let (d, _) = self.destination(first, ty.class())?;
         if d.class != ty.class() {
@@ -81,15 +84,53 @@ impl<'a> Lowering<'a, '_> {
             }
             ("lop3", 4) => {
                 let Some(Operand::Int(table)) = ins.operands.get(4) else {
-                    return Err(Refusal::Unsupported);
+                    return bad();
                 };
                 self.lop3(d.slot, &regs, *table as u8);
+            }
+            ("bmsk", 2) if parts.contains(&"wrap") => self.pure(integer::bmsk_wrap, d, &regs),
+            ("szext", 2) => {
+                let f: LaneFn = match (ty.signed(), parts.contains(&"clamp")) {
+                    (true, true) => integer::szext::<true, true>,
+                    (true, false) => integer::szext::<true, false>,
+                    (false, true) => integer::szext::<false, true>,
+                    (false, false) => integer::szext::<false, false>,
+                };
+                self.pure(f, d, &regs);
             }
             ("bmsk", 2) if parts.contains(&"clamp") => {
                 self.pure(integer::bmsk_clamp, d, &regs);
             }
             _ => return Err(Refusal::Unsupported),
         }
+        Ok(())
+    }
+
+    /// `lop3.or` and `lop3.and`: whether the result has a bit, combined with a predicate.
+    fn tested_lop3(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
+        let [Operand::Pair(d, p), a, b, c, Operand::Int(table), q] = ins.operands.as_slice() else {
+            return bad();
+        };
+        let d = self.target(d, Class::Word)?;
+        let p = self.target(p, Class::Predicate)?;
+        let regs = [self.word(a)?, self.word(b)?, self.word(c)?].map(Self::as_word);
+        let (mut q, negated) = self.predicate(q)?;
+        if negated {
+            let n = self.fresh_predicate();
+            self.emit(Op::NotP { d: n, a: q });
+            q = n;
+        }
+        let result = self.fresh_word();
+        self.lop3(result, &regs, *table as u8);
+        let zero = self.word_constant(0);
+        let any = self.fresh_predicate();
+        self.emit(Op::Set32 { op: Compare::Ne, d: any, a: result, b: zero });
+        self.emit(match parts[1] {
+            "and" => Op::AndP { d: p, a: any, b: q },
+            "or" => Op::OrP { d: p, a: any, b: q },
+            _ => return Err(Refusal::Unsupported),
+        });
+        self.emit(Op::Mov32 { d, a: result });
         Ok(())
     }
 

@@ -44,6 +44,12 @@ fn comparison(name: &str, ty: Ty) -> Option<Compare> {
     })
 }
 
+/// Replaces subnormal f16 in either half by zeros of their signs.
+fn flush_halves(a: u64, _: u64, _: u64) -> u64 {
+    let one = |code: u64| if code & 0x7c00 == 0 { code & 0x8000 } else { code };
+    one(a & 0xffff) | one(a >> 16 & 0xffff) << 16
+}
+
 /// Both are numbers, and different ones.
 fn differ(x: f64, y: f64) -> bool {
     x.partial_cmp(&y).is_some_and(std::cmp::Ordering::is_ne)
@@ -90,6 +96,12 @@ impl<'a> Lowering<'a, '_> {
         let op = comparison(name, ty).ok_or(Refusal::Unsupported)?;
         let mut a = self.source(a, ty)?;
         let mut b = self.source(b, ty)?;
+        let ftz = parts.contains(&"ftz");
+        if ftz && matches!((ty.kind, ty.bits), (TyKind::Float, 16) | (TyKind::F16x2, _)) {
+            for reg in [&mut a, &mut b] {
+                *reg = self.pure_fresh(flush_halves, Class::Word, &[*reg]);
+            }
+        }
         let d = self.fresh_predicate();
         match (ty.kind, ty.bits) {
             (TyKind::Float, 64) => {
@@ -124,7 +136,7 @@ impl<'a> Lowering<'a, '_> {
                     a.slot = self.unary(widen, a.slot);
                     b.slot = self.unary(widen, b.slot);
                 }
-                if parts.contains(&"ftz") {
+                if ftz && ty.bits == 32 {
                     let f: LaneFn = |a, _, _| u64::from(float::flush(a as u32));
                     a = self.pure_fresh(f, Class::Word, &[a]);
                     b = self.pure_fresh(f, Class::Word, &[b]);

@@ -42,6 +42,17 @@ fn odd_of(magnitude: u64, negative: bool) -> u64 {
     (if negative { -x } else { x }).to_bits()
 }
 
+/// An integer as f64 bits: the halves are exact, and so is the sum but for its rounding.
+fn whole_to_f64(magnitude: u64, negative: bool, rounding: Rounding) -> u64 {
+    let high = (magnitude >> 32) as f64 * 4_294_967_296.0;
+    let low = (magnitude & 0xffff_ffff) as f64;
+    match (magnitude, negative) {
+        (0, _) => 0,
+        (_, true) => crate::exact::add(-high, -low, rounding),
+        _ => crate::exact::add(high, low, rounding),
+    }
+}
+
 fn from_signed(a: u64, _: u64, _: u64) -> u64 {
     odd_of((a as i64).unsigned_abs(), (a as i64) < 0)
 }
@@ -52,8 +63,8 @@ fn from_unsigned(a: u64, _: u64, _: u64) -> u64 {
 
 impl<'a> Lowering<'a, '_> {
     pub(super) fn convert(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
-        if parts.contains(&"pack") {
-            return Err(Refusal::Unsupported);
+        if parts.get(1) == Some(&"pack") {
+            return self.convert_pack(ins, parts);
         }
         let from_name = *parts.last().unwrap_or(&"");
         let to_name = *parts.get(parts.len().wrapping_sub(2)).unwrap_or(&"");
@@ -67,12 +78,17 @@ impl<'a> Lowering<'a, '_> {
         if to_name == "tf32" {
             let d = self.target(d, Class::Word)?;
             let a = self.word(a)?;
-            let f: LaneFn = if parts.contains(&"rna") {
-                |a, _, _| u64::from(tf32_away(a as u32))
-            } else if parts.contains(&"rn") {
-                |a, _, _| u64::from(tf32_nearest(a as u32))
-            } else {
-                return Err(Refusal::Unsupported);
+            let f: LaneFn = match parts {
+                ["cvt", "rna", "tf32", "f32"] => |a, _, _| u64::from(tf32_away(a as u32)),
+                ["cvt", "rn", "tf32", "f32"] => |a, _, _| u64::from(tf32_nearest(a as u32)),
+                ["cvt", "rz", "tf32", "f32"] => |a, _, _| u64::from(tf32_toward_zero(a as u32)),
+                ["cvt", "rn", "relu", "tf32", "f32"] => {
+                    |a, _, _| u64::from(positive(tf32_nearest(a as u32)))
+                }
+                ["cvt", "rz", "relu", "tf32", "f32"] => {
+                    |a, _, _| u64::from(positive(tf32_toward_zero(a as u32)))
+                }
+                _ => return Err(Refusal::Unsupported),
             };
             self.pure(f, Self::as_word(d), &[Self::as_word(a)]);
             return Ok(());
@@ -265,13 +281,10 @@ impl<'a> Lowering<'a, '_> {
         }
         let value = self.extended(a, from);
         if to.bits == 64 {
-            if mode != Rounding::Nearest && from.bits == 64 {
-                return Err(Refusal::Unsupported);
-            }
             let f: LaneFn = if from.signed() {
-                |a, _, _| (a as i64 as f64).to_bits()
+                rounded!(mode, |a, r| whole_to_f64((a as i64).unsigned_abs(), (a as i64) < 0, r))
             } else {
-                |a, _, _| (a as f64).to_bits()
+                rounded!(mode, |a, r| whole_to_f64(a, false, r))
             };
             self.pure(f, d, &[value]);
             return Ok(());
@@ -361,11 +374,15 @@ impl<'a> Lowering<'a, '_> {
         // NaN gives zero, except from f64 or into 64 bits: there it is the sign bit alone.
         let sign_nan = from.bits == 64 || to.bits == 64;
         let convert: LaneFn = match (to.signed(), to.bits) {
+            (true, 8) if sign_nan => |a, _, _| nan_or(a, 1 << 7, |x| x as i8 as u64),
+            (true, 16) if sign_nan => |a, _, _| nan_or(a, 1 << 15, |x| x as i16 as u64),
             (true, 8) => |a, _, _| real(a) as i8 as u64,
             (true, 16) => |a, _, _| real(a) as i16 as u64,
             (true, 32) if sign_nan => |a, _, _| nan_or(a, 1 << 31, |x| x as i32 as u64),
             (true, 32) => |a, _, _| real(a) as i32 as u64,
             (true, _) => |a, _, _| nan_or(a, 1 << 63, |x| x as i64 as u64),
+            (false, 8) if sign_nan => |a, _, _| nan_or(a, 1 << 7, |x| u64::from(x as u8)),
+            (false, 16) if sign_nan => |a, _, _| nan_or(a, 1 << 15, |x| u64::from(x as u16)),
             (false, 8) => |a, _, _| u64::from(real(a) as u8),
             (false, 16) => |a, _, _| u64::from(real(a) as u16),
             (false, 32) if sign_nan => |a, _, _| nan_or(a, 1 << 31, |x| u64::from(x as u32)),
@@ -452,6 +469,18 @@ fn tf32_nearest(bits: u32) -> u32 {
         return if bits & 0x7f_ffff != 0 { float::NAN_F32 } else { bits };
     }
     bits.wrapping_add(0xfff + (bits >> 13 & 1)) & !0x1fff
+}
+
+fn tf32_toward_zero(bits: u32) -> u32 {
+    if bits & 0x7f80_0000 == 0x7f80_0000 && bits & 0x7f_ffff != 0 {
+        return float::NAN_F32;
+    }
+    bits & !0x1fff
+}
+
+/// Zero instead of a negative number.
+fn positive(bits: u32) -> u32 {
+    if bits >> 31 == 1 && !f32::from_bits(bits).is_nan() { 0 } else { bits }
 }
 
 fn integral_mode(parts: &[&str]) -> Option<Rounding> {

@@ -13,6 +13,7 @@ impl<'a> Lowering<'a, '_> {
         let (class, f): (Class, LaneFn) = match (parts[0], ty.bits, parts.get(1)) {
             ("copysign", 32, _) => (Class::Word, |a, b, _| (a & 0x8000_0000) | (b & 0x7fff_ffff)),
             ("copysign", 64, _) => (Class::Long, |a, b, _| (a & 1 << 63) | (b & !(1 << 63))),
+            ("testp", 64, Some(property)) => (Class::Predicate, property64(property)?),
             ("testp", 32, Some(&"finite")) => {
                 (Class::Predicate, |a, _, _| u64::from(f32::from_bits(a as u32).is_finite()))
             }
@@ -64,7 +65,11 @@ impl<'a> Lowering<'a, '_> {
             }
         }
         let result = if ftz || sat { self.fresh_word() } else { d };
-        self.float32_op(base, parts, result, &s)?;
+        if let ("div", true, &[a, b]) = (base, approx, s.as_slice()) {
+            self.quotient(parts.contains(&"full"), result, a, b);
+        } else {
+            self.float32_op(base, parts, result, &s)?;
+        }
         let mut at = result;
         if ftz {
             let t = if sat { self.fresh_word() } else { d };
@@ -81,11 +86,44 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
+    /// The quotient as the hardware makes it of a reciprocal: operands are scaled where the divisor
+    /// has none that is normal; without `full`, divisors above 2^126 give zero.
+    fn quotient(&mut self, full: bool, d: Slot, a: Slot, b: Slot) {
+        let scale: LaneFn = |b, full, _| {
+            let magnitude = f32::from_bits(b as u32).abs();
+            let by = if magnitude < f32::MIN_POSITIVE {
+                16_777_216.0f32
+            } else if full != 0 && magnitude > 8.507_059e37 {
+                0.25
+            } else {
+                1.0
+            };
+            u64::from(by.to_bits())
+        };
+        let flag = self.word_constant(full.into());
+        let by = self.pure_fresh(scale, Class::Word, &[b, flag].map(Self::as_word)).slot;
+        let [x, y, r] = [0; 3].map(|_| self.fresh_word());
+        self.binary(Binary::FMul, x, b, by);
+        self.binary(Binary::FMul, y, a, by);
+        let op = if full { Approx::Rcp } else { Approx::RcpFtz };
+        self.emit(Op::Approx { op, d: r, a: x });
+        self.binary(Binary::FMul, d, y, r);
+    }
+
     fn float32_op(&mut self, base: &str, parts: &[&str], d: Slot, s: &[Slot]) -> Lower<()> {
         let mode = rounding(parts);
         let nan = parts.contains(&"NaN");
-        if parts.contains(&"xorsign") || parts.contains(&"abs") && base != "abs" {
-            return Err(Refusal::Unsupported);
+        if base != "abs" && parts.iter().any(|part| matches!(*part, "xorsign" | "abs" | "relu")) {
+            let f: LaneFn = match (base, nan, xor_sign(parts)?) {
+                ("min", false, ()) => |a, b, _| signed_pick(a, b, |a, b| float::min32(a, b, false)),
+                ("min", true, ()) => |a, b, _| signed_pick(a, b, |a, b| float::min32(a, b, true)),
+                ("max", false, ()) => |a, b, _| signed_pick(a, b, |a, b| float::max32(a, b, false)),
+                ("max", true, ()) => |a, b, _| signed_pick(a, b, |a, b| float::max32(a, b, true)),
+                _ => return Err(Refusal::Unsupported),
+            };
+            let &[a, b] = s else { return bad() };
+            self.pure(f, Self::as_word(d), &[a, b].map(Self::as_word));
+            return Ok(());
         }
         let nearest = mode == Rounding::Nearest;
         match (base, s) {
@@ -130,6 +168,32 @@ impl<'a> Lowering<'a, '_> {
         self.pure(f, Self::as_long(d), &regs);
         Ok(())
     }
+}
+
+/// `.xorsign.abs`, which always stand together.
+pub(super) fn xor_sign(parts: &[&str]) -> Lower<()> {
+    let both = parts.contains(&"xorsign") && parts.contains(&"abs") && !parts.contains(&"relu");
+    if both { Ok(()) } else { Err(Refusal::Unsupported) }
+}
+
+/// A choice between magnitudes that takes the product's sign; NaN stays as it is.
+fn signed_pick(a: u64, b: u64, pick: fn(u32, u32) -> u32) -> u64 {
+    let (a, b) = (a as u32, b as u32);
+    let chosen = pick(a & 0x7fff_ffff, b & 0x7fff_ffff);
+    let sign = if f32::from_bits(chosen).is_nan() { 0 } else { (a ^ b) & 0x8000_0000 };
+    u64::from(chosen | sign)
+}
+
+fn property64(name: &str) -> Lower<LaneFn> {
+    Ok(match name {
+        "finite" => |a, _, _| u64::from(f64::from_bits(a).is_finite()),
+        "infinite" => |a, _, _| u64::from(f64::from_bits(a).is_infinite()),
+        "number" => |a, _, _| u64::from(!f64::from_bits(a).is_nan()),
+        "notanumber" => |a, _, _| u64::from(f64::from_bits(a).is_nan()),
+        "normal" => |a, _, _| u64::from(f64::from_bits(a).is_normal()),
+        "subnormal" => |a, _, _| u64::from(f64::from_bits(a).is_subnormal()),
+        _ => return Err(Refusal::Unsupported),
+    })
 }
 
 fn approximate(base: &str, approx: bool, ftz: bool) -> Option<Approx> {

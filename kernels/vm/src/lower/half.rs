@@ -132,9 +132,10 @@ impl<'a> Lowering<'a, '_> {
     pub(super) fn half(&mut self, ins: &Instruction<'a>, parts: &[&str], ty: Ty) -> Lower<()> {
         let packed = matches!(ty.kind, TyKind::F16x2 | TyKind::Bf16x2);
         let brain = matches!(ty.kind, TyKind::Bf16 | TyKind::Bf16x2);
-        if parts.contains(&"xorsign") || super::arithmetic::rounding(parts) != Rounding::Nearest {
+        if super::arithmetic::rounding(parts) != Rounding::Nearest {
             return Err(Refusal::Unsupported);
         }
+        let signed = parts[0] != "abs" && (parts.contains(&"xorsign") || parts.contains(&"abs"));
         let first = ins.operands.first().ok_or(Refusal::Unsupported)?;
         let d = self.target(first, Class::Word)?;
         let mut sources: Vec<Reg> = Vec::new();
@@ -154,6 +155,16 @@ impl<'a> Lowering<'a, '_> {
             }
         }
         let mut after: Vec<LaneFn> = Vec::new();
+        let mut product_sign = None;
+        if signed {
+            super::float::xor_sign(parts)?;
+            let [a, b] = [sources[0], sources[1]];
+            product_sign =
+                Some(self.pure_fresh(|a, b, _| (a ^ b) & 0x8000_8000, Class::Word, &[a, b]));
+            for reg in &mut sources {
+                *reg = self.pure_fresh(|a, _, _| a & 0x7fff_7fff, Class::Word, &[*reg]);
+            }
+        }
         if ftz {
             after.push(lanes!(packed, |a, b, c| flush16(a)));
         }
@@ -166,6 +177,17 @@ impl<'a> Lowering<'a, '_> {
             } else {
                 lanes!(packed, |a, b, c| saturate(F16, a))
             });
+        }
+        if let Some(sign) = product_sign {
+            let chosen = self.pure_fresh(f, Class::Word, &sources);
+            // NaN stays as it is.
+            let give: LaneFn = if packed {
+                |a, sign, _| pair(a, sign, 0, |a, sign, _| if a == 0x7fff { a } else { a | sign })
+            } else {
+                |a, sign, _| if a == 0x7fff { a } else { a | sign & 0x8000 }
+            };
+            self.pure(give, Self::as_word(d), &[chosen, sign]);
+            return Ok(());
         }
         if brain && packed && after.is_empty() && self.packed_bf16(parts[0], d, &sources) {
             return Ok(());

@@ -2,7 +2,9 @@
 
 use super::memory::space_of;
 use super::{Binding, Lower, Lowering, Refusal, bad};
-use crate::program::{Class, Copying, Fragments, Ignored, Matrix, Op, Product, Shape, Slot};
+use crate::program::{
+    Class, Copying, Factor, Fragments, Ignored, Matrix, Multiply, Op, Product, Shape, Slot, Sum,
+};
 use crate::syntax::{Instruction, Operand, Space};
 
 impl<'a> Lowering<'a, '_> {
@@ -75,7 +77,7 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    fn push_matrix(&mut self, matrix: Matrix) {
+    pub(super) fn push_matrix(&mut self, matrix: Matrix) {
         self.matrices.push(matrix);
         self.emit(Op::Matrix(self.matrices.len() as u16 - 1));
     }
@@ -89,18 +91,33 @@ impl<'a> Lowering<'a, '_> {
             _ => return Err(Refusal::Unsupported),
         };
         let types = &parts[parts.len().saturating_sub(4)..];
-        let shape = match (shape, types) {
-            (&"m16n8k16", ["f32", "bf16", "bf16", "f32"]) => Shape::Bf16K16,
-            (&"m16n8k16", ["f32", "f16", "f16", "f32"]) => Shape::F16K16,
-            (&"m16n8k8", ["f32", "bf16", "bf16", "f32"]) => Shape::Bf16K8,
-            (&"m16n8k8", ["f32", "f16", "f16", "f32"]) => Shape::F16K8,
-            _ => return Err(Refusal::Unsupported),
+        let hot = match (shape, types) {
+            (&"m16n8k16", ["f32", "bf16", "bf16", "f32"]) => Some(Shape::Bf16K16),
+            (&"m16n8k16", ["f32", "f16", "f16", "f32"]) => Some(Shape::F16K16),
+            (&"m16n8k8", ["f32", "bf16", "bf16", "f32"]) => Some(Shape::Bf16K8),
+            (&"m16n8k8", ["f32", "f16", "f16", "f32"]) => Some(Shape::F16K8),
+            _ => None,
         };
-        let wide = matches!(shape, Shape::Bf16K16 | Shape::F16K16);
+        let Some(shape) = hot else {
+            let form = form(shape, &parts[6..]).ok_or(Refusal::Unsupported)?;
+            let multiply = Multiply {
+                a: self.word_list(a, form.lefts().into())?,
+                b: self.word_list(b, form.rights().into())?,
+                c: self.word_list(c, form.sums().into())?,
+                d: self.word_list(d, form.sums().into())?,
+                ..form
+            };
+            self.push_matrix(Matrix::Multiply(multiply));
+            return Ok(());
+        };
+        if parts.len() != 10 {
+            return Err(Refusal::Unsupported);
+        }
+        let (a_count, b_count) = shape.registers();
         let product = Product {
             shape,
-            a: self.word_list(a, if wide { 4 } else { 2 })?,
-            b: self.word_list(b, if wide { 2 } else { 1 })?,
+            a: self.word_list(a, a_count)?,
+            b: self.word_list(b, b_count)?,
             c: self.word_list(c, 4)?,
             d: self.word_list(d, 4)?,
         };
@@ -163,4 +180,55 @@ impl<'a> Lowering<'a, '_> {
         let (slot, negate) = self.predicate(operand)?;
         Ok(Ignored { slot, negate })
     }
+}
+
+/// The form of a product, without its registers. `rest` stands behind the layouts.
+fn form(shape: &str, rest: &[&str]) -> Option<Multiply> {
+    use Factor::{E4m3, E5m2, F16, S4, S8, Tf32, U4, U8};
+    let (saturate, types) = match rest {
+        ["satfinite", types @ ..] => (true, types),
+        types => (false, types),
+    };
+    let &[d, a, b, c] = types else {
+        return None;
+    };
+    let factor = |name: &str| {
+        Some(match name {
+            "tf32" => Tf32,
+            "f16" => F16,
+            "e4m3" => E4m3,
+            "e5m2" => E5m2,
+            "s8" => S8,
+            "u8" => U8,
+            "s4" => S4,
+            "u4" => U4,
+            _ => return None,
+        })
+    };
+    let (left, right) = (factor(a)?, factor(b)?);
+    let sum = match (d, c, left, right) {
+        ("f32", "f32", Tf32, Tf32) => Sum::F32,
+        ("f32", "f32", E4m3 | E5m2, E4m3 | E5m2) => Sum::F32,
+        ("f16", "f16", F16, F16) => Sum::F16,
+        ("s32", "s32", S8 | U8, S8 | U8) | ("s32", "s32", S4 | U4, S4 | U4) => {
+            Sum::Int { saturate }
+        }
+        _ => return None,
+    };
+    if saturate && !matches!(sum, Sum::Int { .. }) {
+        return None;
+    }
+    let (rows, k) = match (shape, left.bits()) {
+        ("m16n8k4", 32) => (16, 4),
+        ("m16n8k8", 16 | 32) => (16, 8),
+        ("m16n8k16", 16) => (16, 16),
+        ("m16n8k16", 8) if matches!(sum, Sum::Int { .. }) => (16, 16),
+        ("m16n8k32", 4 | 8) => (16, 32),
+        ("m16n8k64", 4) => (16, 64),
+        ("m8n8k16", 8) if matches!(sum, Sum::Int { .. }) => (8, 16),
+        ("m8n8k32", 4) => (8, 32),
+        _ => return None,
+    };
+    let none = [0; 4];
+    Some(Multiply { left, right, sum, rows, k, a: none, b: [0; 2], c: none, d: none })
 }

@@ -277,6 +277,14 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
+    /// A cache policy changes no value: any number stands for it.
+    pub(super) fn policy(&mut self, ins: &Instruction<'a>) -> Lower<()> {
+        let d = self.target(ins.operands.first().ok_or(Refusal::Unsupported)?, Class::Long)?;
+        let a = self.long_constant(0);
+        self.emit(Op::Mov64 { d, a });
+        Ok(())
+    }
+
     fn is_space(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
         let [d, a] = ins.operands.as_slice() else {
             return bad();

@@ -13,6 +13,7 @@ mod float;
 mod half;
 mod matrix;
 mod memory;
+mod modifiers;
 mod operand;
 mod packed;
 mod visit;
@@ -411,12 +412,16 @@ impl<'a, 't> Lowering<'a, 't> {
     fn select(&mut self, ins: &Instruction<'a>) -> Lower<()> {
         let parts: Vec<&str> = ins.opcode.split('.').collect();
         let parts = parts.as_slice();
+        if !modifiers::known(parts) {
+            return Err(Refusal::Unsupported);
+        }
         match parts[0] {
             "ret" | "exit" | "bra" | "brx" | "call" | "trap" | "brkpt" | "bar" | "barrier"
             | "nanosleep" | "membar" | "fence" | "pmevent" | "prefetch" | "prefetchu"
             | "griddepcontrol" | "setmaxnreg" | "discard" | "applypriority" => {
                 self.control(ins, parts)
             }
+            "createpolicy" => self.policy(ins),
             "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mov" => {
                 self.memory(ins, parts)
             }

@@ -2,7 +2,7 @@
 
 use super::{Binding, Family, Lower, Lowering, Refusal, bad};
 use crate::parse_error::ParseErrorKind;
-use crate::program::{Class, Op, Pure, Reg, Slot, Special, Unary};
+use crate::program::{Class, Matrix, Op, Pure, Reg, Slot, Special, Unary};
 use crate::space::DATA_BASE;
 use crate::syntax::{Operand, Space};
 
@@ -233,6 +233,19 @@ impl<'a> Lowering<'a, '_> {
     fn named(&mut self, name: &'a str, class: Class) -> Lower<Reg> {
         if let Some(special) = self.special_named(name) {
             return Ok(self.special(special, class == Class::Long));
+        }
+        /// Cycles and nanoseconds that pass from one reading to the next.
+        const CLOCK_STEP: u32 = 32;
+        const TIMER_STEP: u32 = 1024;
+        let step = match (name, class) {
+            ("%clock" | "%clock64", _) => Some(CLOCK_STEP),
+            ("%globaltimer", Class::Long) | ("%globaltimer_lo", _) => Some(TIMER_STEP),
+            _ => None,
+        };
+        if let Some(step) = step {
+            let d = self.fresh(class);
+            self.push_matrix(Matrix::Clock { d, step });
+            return Ok(d);
         }
         match name {
             "WARP_SZ" => return Ok(self.constant(32, class)),

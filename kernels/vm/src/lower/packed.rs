@@ -113,12 +113,66 @@ impl<'a> Lowering<'a, '_> {
             ("e5m2x2", "f16x2") if finite => |a, _, _| narrow_pair(E5M2, a),
             _ => return Err(Refusal::Unsupported),
         };
-        if relu {
-            return Err(Refusal::Unsupported);
+        if !relu {
+            self.pure(step, d, &[a]);
+            return Ok(());
         }
-        self.pure(step, d, &[a]);
+        match (to, from) {
+            // Of the wide side, negative halves become zero; NaN stays.
+            ("f16x2", _) => {
+                let t = self.pure_fresh(step, Class::Word, &[a]);
+                self.pure(relu_halves, d, &[t]);
+            }
+            (_, "f16x2") => {
+                let t = self.pure_fresh(relu_halves, Class::Word, &[a]);
+                self.pure(step, d, &[t]);
+            }
+            _ => return Err(Refusal::Unsupported),
+        }
         Ok(())
     }
+
+    /// `cvt.pack.sat`: two integers cut to a narrower type, in front of those of a third operand.
+    pub(super) fn convert_pack(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
+        let (to, third) = match parts {
+            ["cvt", "pack", "sat", to, "s32"] => (*to, false),
+            ["cvt", "pack", "sat", to, "s32", "b32"] => (*to, true),
+            _ => return Err(Refusal::Unsupported),
+        };
+        let f: LaneFn = match (to, third) {
+            ("u16", false) => |a, b, _| cut_pair(a, b, 0, 0xffff) & 0xffff_ffff,
+            ("s16", false) => |a, b, _| cut_pair(a, b, -0x8000, 0x7fff) & 0xffff_ffff,
+            ("u8", true) => |a, b, c| c << 16 | cut_bytes(a, b, 0, 0xff),
+            ("s8", true) => |a, b, c| c << 16 | cut_bytes(a, b, -0x80, 0x7f),
+            _ => return Err(Refusal::Unsupported),
+        };
+        let (d, sources) = match ins.operands.as_slice() {
+            [d, a, b] if !third => (d, vec![self.word(a)?, self.word(b)?]),
+            [d, a, b, c] if third => (d, vec![self.word(a)?, self.word(b)?, self.word(c)?]),
+            _ => return bad(),
+        };
+        let d = self.target(d, Class::Word)?;
+        let sources: Vec<_> = sources.into_iter().map(Self::as_word).collect();
+        self.pure(f, Self::as_word(d), &sources);
+        Ok(())
+    }
+}
+
+fn cut(x: u64, low: i32, high: i32) -> u64 {
+    u64::from((x as i32).clamp(low, high) as u32)
+}
+
+fn cut_pair(a: u64, b: u64, low: i32, high: i32) -> u64 {
+    cut(a, low, high) << 16 | cut(b, low, high) & 0xffff
+}
+
+fn cut_bytes(a: u64, b: u64, low: i32, high: i32) -> u64 {
+    (cut(a, low, high) & 0xff) << 8 | cut(b, low, high) & 0xff
+}
+
+fn relu_halves(a: u64, _: u64, _: u64) -> u64 {
+    let one = |code: u64| if code & 0x8000 != 0 && code & 0x7fff <= 0x7c00 { 0 } else { code };
+    one(a & 0xffff) | one(a >> 16 & 0xffff) << 16
 }
 
 fn one(format: Narrow, bits: u64, mode: Rounding, finite: bool) -> u64 {

@@ -240,6 +240,19 @@ fn visit_matrix(matrix: &mut Matrix, f: Visitor<'_>) {
                 f(Define, Word, d);
             }
         }
+        Matrix::Multiply(what) => {
+            let (lefts, rights, sums) = (what.lefts(), what.rights(), what.sums());
+            let sources =
+                [(&mut what.a[..], lefts), (&mut what.b[..], rights), (&mut what.c[..], sums)];
+            for (slots, count) in sources {
+                for s in slots.iter_mut().take(count.into()) {
+                    f(Use, Word, s);
+                }
+            }
+            for d in what.d.iter_mut().take(sums.into()) {
+                f(Define, Word, d);
+            }
+        }
         Matrix::Copy(Copying { d, s, size, ignored, .. }) => {
             base(f, d);
             base(f, s);
@@ -250,6 +263,7 @@ fn visit_matrix(matrix: &mut Matrix, f: Visitor<'_>) {
                 f(Use, Predicate, &mut ignored.slot);
             }
         }
+        Matrix::Clock { d, .. } => reg(f, Define, d),
         Matrix::Commit | Matrix::Wait { .. } => {}
     }
 }
