@@ -368,10 +368,11 @@ impl fmt::Display for FaultKind {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let instruction = self.instruction.trim_end_matches(';');
         write!(
             f,
-            "{}: {} (block {:?}, thread {:?}, PTX line {}: {}",
-            self.entry, self.kind, self.block, self.thread, self.ptx_line, self.instruction
+            "{}: {} (block {:?}, thread {:?}, PTX line {}: {instruction}",
+            self.entry, self.kind, self.block, self.thread, self.ptx_line
         )?;
         if let Some(source) = &self.source {
             write!(f, "; {}:{}", source.file, source.line)?;
