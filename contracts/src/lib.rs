@@ -116,10 +116,10 @@
 //!
 //! with `r` the reference's value, `u` the unit roundoff of a type, and magnitudes that the reference
 //! returns beside its value, computed from absolute values so that cancellation cannot shrink them. Every
-//! coefficient is mandatory and larger means looser. A finite value past the largest number of `round_out`
-//! becomes infinite, or stops there where the bound says `overflow: saturates`. `compare: bound` between two runs allows both
-//! bounds. A drift clause is a second gate: the relative RMS error of each group, a group being one index
-//! of the first `axes` axes, is at most `times · measure + plus`.
+//! coefficient is mandatory and larger means looser. A finite value past the largest number of
+//! `round_out` becomes infinite, or stops there where the bound says `overflow: saturates`. `compare:
+//! bound` between two runs allows both bounds. A drift clause is a second gate: the relative RMS error of
+//! each group, a group being one index of the first `axes` axes, is at most `times · measure + plus`.
 //!
 //! # Cases
 //!

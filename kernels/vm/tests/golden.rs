@@ -4,7 +4,7 @@ mod support;
 
 use ptx_vm::{Memory, Module, Options};
 use safetensors::SafeTensors;
-use support::{Parameters, bytes32, go, input, output, words};
+use support::{Parameters, bytes32, go, input, output, products, words};
 
 fn file() -> Vec<u8> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/golden/h200.safetensors");
@@ -165,72 +165,41 @@ fn narrow_floats_encode() {
     check("encode", "x", "x", &rows);
 }
 
-/// One product a block on the file's fragments, against the file's results.
-fn product(family: &str, form: &str, a_words: usize, b_words: usize, sums: usize) {
+/// The file's fragments, one product a block, against the file's results.
+fn product(family: &str, form: &str, per_lane: [usize; 3]) {
     let bytes = file();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let get = |part: &str| tensor(&file, &format!("mma_{family}.{part}"));
     let (a, b, c, d) = (get("a"), get("b"), get("c"), get("d"));
-    let count = d.len() / 32 / sums;
-    let list = |first: usize, n: usize| {
-        (first..first + n).map(|i| format!("%r{i}")).collect::<Vec<_>>().join(",")
-    };
-    let load = |first: usize, n: usize, base: &str| -> String {
-        (0..n).map(|i| format!("ld.global.u32 %r{}, [{base}+{}];", first + i, 4 * i)).collect()
-    };
-    let [a_stride, b_stride, sum_stride] = [a.len(), b.len(), d.len()].map(|n| n / 32 / count * 4);
-    let store: String =
-        (0..sums).map(|i| format!("st.global.u32 [%rd4+{}], %r{};", 4 * i, 16 + i)).collect();
-    let text = format!(
-        ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n{{\n\
-         .reg .b32 %r<40>;.reg .b64 %rd<9>;\n\
-         ld.param.u64 %rd1, [a];ld.param.u64 %rd2, [b];ld.param.u64 %rd3, [c];ld.param.u64 %rd4, [d];\n\
-         mov.u32 %r30, %ctaid.x;shl.b32 %r30, %r30, 5;mov.u32 %r31, %tid.x;add.u32 %r30, %r30, %r31;\n\
-         mad.wide.u32 %rd1, %r30, {a_stride}, %rd1;mad.wide.u32 %rd2, %r30, {b_stride}, %rd2;\n\
-         mad.wide.u32 %rd3, %r30, {sum_stride}, %rd3;mad.wide.u32 %rd4, %r30, {sum_stride}, %rd4;\n\
-         {}{}{}\n{form} {{{}}}, {{{}}}, {{{}}}, {{{}}};\n{store}\nret;\n}}\n",
-        load(0, a_words, "%rd1"),
-        load(4, b_words, "%rd2"),
-        load(8, sums, "%rd3"),
-        list(16, sums),
-        list(0, a_words),
-        list(4, b_words),
-        list(8, sums),
-    );
-    let module = Module::parse(&text).unwrap_or_else(|e| panic!("{form}: {e}"));
-    let mut memory = Memory::new();
-    let mut parameters = Parameters::default();
-    for (name, values) in [("a", &a), ("b", &b), ("c", &c)] {
-        let buffer = input(&mut memory, name, &bytes32(values));
-        parameters = parameters.u64(memory.address(buffer, 0));
-    }
-    let out = output(&mut memory, "d", d.len() as u64 * 4);
-    let parameters = parameters.u64(memory.address(out, 0));
-    let grid = [count as u32, 1, 1];
-    go(&module, &mut memory, "t", grid, [32, 1, 1], &parameters.0, &Options::default())
-        .unwrap_or_else(|e| panic!("{form}: {e}"));
-    assert_eq!(misses(family, &d, &words(&memory, out), &d, 0), 0, "{form}");
+    let got = products(form, per_lane, [&a, &b, &c]).unwrap_or_else(|e| panic!("{form}: {e}"));
+    assert_eq!(misses(family, &d, &got, &d, 0), 0, "{form}");
+}
+
+#[test]
+fn tensor_core_sums() {
+    product("bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", [4, 2, 4]);
+    product("f16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", [4, 2, 4]);
 }
 
 #[test]
 fn tensor_core_sums_of_tf32() {
-    product("tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 4, 2, 4);
+    product("tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", [4, 2, 4]);
 }
 
 #[test]
 fn tensor_core_sums_of_fp8() {
-    product("e4m3", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", 4, 2, 4);
-    product("e5m2", "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32", 4, 2, 4);
+    product("e4m3", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", [4, 2, 4]);
+    product("e5m2", "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32", [4, 2, 4]);
 }
 
 #[test]
 fn tensor_core_sums_of_bytes() {
-    product("s8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", 4, 2, 4);
+    product("s8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", [4, 2, 4]);
 }
 
 #[test]
 fn tensor_core_sums_in_f16() {
-    product("f16_f16acc", "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", 4, 2, 2);
+    product("f16_f16acc", "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", [4, 2, 2]);
 }
 
 #[test]
@@ -239,37 +208,4 @@ fn approximate_quotients() {
     let rows = [("div_approx", f("div.approx.f32")), ("div_full", f("div.full.f32"))];
     let rows: Vec<_> = rows.iter().map(|(n, c)| (*n, c.as_str(), 0)).collect();
     check("binary", "a", "b", &rows);
-}
-
-#[test]
-fn tensor_core_sums() {
-    let bytes = file();
-    let file = SafeTensors::deserialize(&bytes).unwrap();
-    for ty in ["bf16", "f16"] {
-        let get = |part: &str| tensor(&file, &format!("mma_{ty}.{part}"));
-        let (a, b, c, d) = (get("a"), get("b"), get("c"), get("d"));
-        let text = format!(
-            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry t(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n{{\n\
-             .reg .f32 %f<9>;.reg .b32 %r<20>;.reg .b64 %rd<20>;\n\
-             ld.param.u64 %rd1, [a];ld.param.u64 %rd2, [b];ld.param.u64 %rd3, [c];ld.param.u64 %rd4, [d];\n\
-             mov.u32 %r10, %ctaid.x;shl.b32 %r10, %r10, 5;mov.u32 %r11, %tid.x;add.u32 %r10, %r10, %r11;\n\
-             mad.wide.u32 %rd1, %r10, 16, %rd1;mad.wide.u32 %rd2, %r10, 8, %rd2;mad.wide.u32 %rd3, %r10, 16, %rd3;mad.wide.u32 %rd4, %r10, 16, %rd4;\n\
-             ld.global.v4.u32 {{%r1,%r2,%r3,%r4}}, [%rd1];ld.global.v2.u32 {{%r5,%r6}}, [%rd2];ld.global.v4.f32 {{%f1,%f2,%f3,%f4}}, [%rd3];\n\
-             mma.sync.aligned.m16n8k16.row.col.f32.{ty}.{ty}.f32 {{%f5,%f6,%f7,%f8}}, {{%r1,%r2,%r3,%r4}}, {{%r5,%r6}}, {{%f1,%f2,%f3,%f4}};\n\
-             st.global.v4.f32 [%rd4], {{%f5,%f6,%f7,%f8}};\nret;\n}}\n"
-        );
-        let module = Module::parse(&text).unwrap();
-        let mut memory = Memory::new();
-        let mut parameters = Parameters::default();
-        for (name, values) in [("a", &a), ("b", &b), ("c", &c)] {
-            let buffer = input(&mut memory, name, &bytes32(values));
-            parameters = parameters.u64(memory.address(buffer, 0));
-        }
-        let out = output(&mut memory, "d", d.len() as u64 * 4);
-        let parameters = parameters.u64(memory.address(out, 0));
-        let grid = [(d.len() / 128) as u32, 1, 1];
-        go(&module, &mut memory, "t", grid, [32, 1, 1], &parameters.0, &Options::default())
-            .unwrap();
-        assert_eq!(misses(ty, &d, &words(&memory, out), &d, 0), 0);
-    }
 }

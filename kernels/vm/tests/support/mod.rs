@@ -103,6 +103,56 @@ pub fn go(
     launch(module, memory, &what, &Limits::default(), options, &mut Coverage::new())
 }
 
+/// D = A·B + C by `form`, one product a block. Lane l of block n holds `per_lane` words of A, of B, of C
+/// and D, lane after lane and block after block.
+pub fn products(
+    form: &str,
+    per_lane: [usize; 3],
+    fragments: [&[u32]; 3],
+) -> Result<Vec<u32>, Stop> {
+    let [a, b, sums] = per_lane;
+    let list = |first: usize, n: usize| {
+        (first..first + n).map(|i| format!("%r{i}")).collect::<Vec<_>>().join(",")
+    };
+    let load = |first: usize, n: usize, base: &str| -> String {
+        (0..n).map(|i| format!("ld.global.u32 %r{}, [{base}+{}];", first + i, 4 * i)).collect()
+    };
+    let places: String = [a, b, sums, sums]
+        .iter()
+        .enumerate()
+        .map(|(i, n)| format!("mad.wide.u32 %rd{0}, %r30, {1}, %rd{0};", i + 1, 4 * n))
+        .collect();
+    let store: String =
+        (0..sums).map(|i| format!("st.global.u32 [%rd4+{}], %r{};", 4 * i, 16 + i)).collect();
+    let text = format!(
+        ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n{{\n\
+         .reg .b32 %r<40>;.reg .b64 %rd<9>;\n\
+         ld.param.u64 %rd1, [a];ld.param.u64 %rd2, [b];ld.param.u64 %rd3, [c];ld.param.u64 %rd4, [d];\n\
+         mov.u32 %r30, %ctaid.x;shl.b32 %r30, %r30, 5;mov.u32 %r31, %tid.x;add.u32 %r30, %r30, %r31;\n\
+         {places}\n{}{}{}\n{form} {{{}}}, {{{}}}, {{{}}}, {{{}}};\n{store}\nret;\n}}\n",
+        load(0, a, "%rd1"),
+        load(4, b, "%rd2"),
+        load(8, sums, "%rd3"),
+        list(16, sums),
+        list(0, a),
+        list(4, b),
+        list(8, sums),
+    );
+    let module = Module::parse(&text).unwrap_or_else(|e| panic!("{form}: {e}"));
+    let mut memory = Memory::new();
+    let mut parameters = Parameters::default();
+    for (name, values) in ["a", "b", "c"].iter().zip(fragments) {
+        let buffer = input(&mut memory, name, &bytes32(values));
+        parameters = parameters.u64(memory.address(buffer, 0));
+    }
+    let count = fragments[2].len() / 32 / sums;
+    let out = output(&mut memory, "d", (count * 32 * sums * 4) as u64);
+    let parameters = parameters.u64(memory.address(out, 0));
+    let (grid, block) = ([count as u32, 1, 1], [32, 1, 1]);
+    go(&module, &mut memory, "t", grid, block, &parameters.0, &Options::default())?;
+    Ok(words(&memory, out))
+}
+
 /// The inputs of a gated delta rule step.
 pub struct Gdn {
     pub heads: usize,
