@@ -262,7 +262,9 @@ impl Source<'_> {
         let lone = !invalid.is_empty() && self.choices.one_in(path.child("lone"), 2);
         let lone_at = match count.checked_sub(1).filter(|_| lone) {
             Some(last) if self.choices.choose(path.child("lone_last"), 2) == 1 => Some(last),
-            Some(last) => Some(self.choices.choose(path.child("lone_at"), last as u64 + 1) as usize),
+            Some(last) => {
+                Some(self.choices.choose(path.child("lone_at"), last as u64 + 1) as usize)
+            }
             None => None,
         };
         let mut ids: Vec<i64> = Vec::with_capacity(count);
