@@ -64,13 +64,15 @@ mod program;
 mod shared;
 mod space;
 mod syntax;
+mod watch;
 mod wide;
 
 pub use approx::FloatModel;
 pub use coverage::{Coverage, EntryCoverage};
-pub use exec::{Launch, Limits, Options, Stats, launch};
+pub use exec::{Launch, Limits, Options, Stats, launch, launch_watched};
 pub use fault::{BufferPlace, Fault, FaultKind, LaunchError, MemorySpace, Party, RaceKind, Stop};
 pub use memory::{BufferId, Memory, marks};
 pub use module::{BlockInfo, Entry, Module, Parameter, ParameterType};
 pub use parse_error::{ParseError, ParseErrorKind};
 pub use syntax::SourceLine;
+pub use watch::{Watch, Write};
