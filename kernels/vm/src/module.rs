@@ -75,6 +75,8 @@ pub struct Entry {
     pub(crate) code: Vec<Step>,
     pub(crate) places: Vec<Place>,
     pub(crate) blocks: Vec<BlockInfo>,
+    /// First instruction of each block.
+    pub(crate) block_starts: Vec<u32>,
     /// Block each edge leads to.
     pub(crate) edge_targets: Vec<u32>,
     /// Whether control reaches block i + 1 from block i without a branch.
@@ -141,6 +143,44 @@ impl Entry {
                 Some((self.unsupported[usize::from(i)].as_str(), place.ptx_line))
             }
             _ => None,
+        })
+    }
+
+    /// Which blocks a branch or the block before leads to: what stands behind the last `ret` is no
+    /// code.
+    pub fn reachable_blocks(&self) -> Vec<bool> {
+        let mut reachable = vec![false; self.blocks.len()];
+        let mut open = vec![0];
+        while let Some(block) = open.pop() {
+            if std::mem::replace(&mut reachable[block], true) {
+                continue;
+            }
+            if self.falls_through[block] && block + 1 < reachable.len() {
+                open.push(block + 1);
+            }
+            open.extend(self.edges_of(block));
+        }
+        reachable
+    }
+
+    /// Blocks that the branches in a block lead to.
+    fn edges_of(&self, block: usize) -> impl Iterator<Item = usize> {
+        let end = self.block_starts.get(block + 1).map_or(self.code.len(), |end| *end as usize);
+        let steps = &self.code[self.block_starts[block] as usize..end];
+        steps.iter().flat_map(|step| {
+            let edges = match step.action {
+                Action::Branch { edge, .. } => {
+                    let first = usize::from(edge);
+                    first..first + 1 + usize::from(step.guard != 0)
+                }
+                Action::BranchTable(i) => {
+                    let table = &self.tables[usize::from(i)];
+                    let first = usize::from(table.edge);
+                    first..first + table.targets.len()
+                }
+                _ => 0..0,
+            };
+            edges.map(|edge| self.edge_targets[edge] as usize)
         })
     }
 
