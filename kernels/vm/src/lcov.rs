@@ -72,7 +72,7 @@ impl fmt::Display for Lcov {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (path, file) in &self.files {
             writeln!(f, "TN:\nSF:{path}")?;
-            for ((line, name), _) in &file.functions {
+            for (line, name) in file.functions.keys() {
                 writeln!(f, "FN:{line},{name}")?;
             }
             for ((_, name), hits) in &file.functions {
