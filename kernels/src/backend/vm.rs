@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::launch::Plan;
 use crate::ptx;
 pub use ptx_vm::guidance;
-use ptx_vm::{BufferId, Limits, Options, Stop};
+use ptx_vm::{BufferId, Limits, Options, Stop, Watch};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -63,24 +63,13 @@ impl VmBackend {
     pub fn launches(&self) -> u64 {
         self.launches
     }
-}
 
-impl Default for VmBackend {
-    fn default() -> Self {
-        VmBackend::new()
-    }
-}
-
-impl Backend for VmBackend {
-    fn name(&self) -> &'static str {
-        "vm"
-    }
-
-    fn run(
+    fn run_plan(
         &mut self,
         call: &Call,
         plan: &Plan,
         arena: &mut Arena,
+        mut watch: Option<&mut Watch>,
     ) -> Result<Outcome, BackendError> {
         let scratch = match arguments::allocate_scratch(plan, arena) {
             Ok(scratch) => scratch,
@@ -108,14 +97,20 @@ impl Backend for VmBackend {
             };
             self.launches += 1;
             let memory = arena.memory_mut();
-            match ptx_vm::launch(
-                module,
-                memory,
-                &machine_launch,
-                &self.limits,
-                &self.options,
-                coverage,
-            ) {
+            let (limits, options) = (&self.limits, &self.options);
+            let result = match watch.as_deref_mut() {
+                None => ptx_vm::launch(module, memory, &machine_launch, limits, options, coverage),
+                Some(watch) => ptx_vm::launch_watched(
+                    module,
+                    memory,
+                    &machine_launch,
+                    limits,
+                    options,
+                    coverage,
+                    watch,
+                ),
+            };
+            match result {
                 Ok(cost) => {
                     stats.launches += 1;
                     stats.instructions += cost.warp_instructions;
@@ -140,6 +135,37 @@ impl Backend for VmBackend {
             Some(fault) => Ok(Outcome::Fault(fault)),
             None => Ok(Outcome::Ran(stats)),
         }
+    }
+}
+
+impl Default for VmBackend {
+    fn default() -> Self {
+        VmBackend::new()
+    }
+}
+
+impl Backend for VmBackend {
+    fn name(&self) -> &'static str {
+        "vm"
+    }
+
+    fn run(
+        &mut self,
+        call: &Call,
+        plan: &Plan,
+        arena: &mut Arena,
+    ) -> Result<Outcome, BackendError> {
+        self.run_plan(call, plan, arena, None)
+    }
+
+    fn run_watched(
+        &mut self,
+        call: &Call,
+        plan: &Plan,
+        arena: &mut Arena,
+        watch: &mut Watch,
+    ) -> Result<Option<Outcome>, BackendError> {
+        self.run_plan(call, plan, arena, Some(watch)).map(Some)
     }
 
     fn replace_module(&mut self, stem: &str, ptx: &str) -> Result<(), BackendError> {

@@ -77,4 +77,4 @@ pub use memory::{BufferId, Memory, marks};
 pub use module::{BlockInfo, Entry, Module, Parameter, ParameterType};
 pub use parse_error::{ParseError, ParseErrorKind};
 pub use syntax::SourceLine;
-pub use watch::{Watch, Write};
+pub use watch::{Computed, Watch, Write};

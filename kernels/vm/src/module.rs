@@ -237,9 +237,13 @@ impl Module {
         resolve(&self.files, place.source)
     }
 
-    /// The PTX line as written, trimmed.
+    /// The PTX line as written, its words one space apart.
     pub(crate) fn text(&self, ptx_line: u32) -> String {
-        self.lines.get((ptx_line as usize).wrapping_sub(1)).cloned().unwrap_or_default()
+        self.line(ptx_line).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    pub(crate) fn line(&self, ptx_line: u32) -> &str {
+        self.lines.get((ptx_line as usize).wrapping_sub(1)).map_or("", String::as_str)
     }
 }
 

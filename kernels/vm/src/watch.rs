@@ -2,6 +2,8 @@
 //! hot loop of its own (`dispatch::run_watched`), so that a launch without a watch pays nothing.
 //! Invariant: what stands here was stored; a store that faulted leaves no trace.
 
+mod definition;
+
 use crate::exec::access::{Target, addresses, resolve};
 use crate::exec::machine::Machine;
 use crate::exec::warp::{Warp, lanes};
@@ -9,6 +11,7 @@ use crate::memory::{BufferId, Memory};
 use crate::module::{Entry, Module};
 use crate::program::{Access, Atomic, AtomicOp, Reg};
 use crate::syntax::{SourceLine, Space};
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -86,6 +89,19 @@ pub struct Write {
     pub atomic: bool,
     /// What an atomic found, where the instruction keeps it.
     pub before: Option<u64>,
+    /// Where the (first) value was computed, if one instruction alone can have done it.
+    pub computed: Option<Computed>,
+}
+
+/// The instruction behind a stored value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Computed {
+    /// Line of the PTX text.
+    pub ptx_line: u32,
+    /// The instruction.
+    pub instruction: String,
+    /// CUDA source line.
+    pub source: Option<SourceLine>,
 }
 
 impl Watch {
@@ -146,6 +162,8 @@ impl Watch {
     pub(crate) fn close(&mut self, module: &Module, entry: &Entry, block: [u32; 3]) {
         let launch = self.launches;
         self.launches += 1;
+        // Many bytes, few instructions.
+        let mut definitions = HashMap::new();
         for watched in &mut self.ranges {
             let base = watched.start - watched.range.start;
             for last in &mut watched.last {
@@ -153,6 +171,10 @@ impl Watch {
                 let place = entry.places[raw.pc as usize];
                 let [bx, by, _] = block;
                 let thread = raw.thread;
+                let computed = definitions
+                    .entry(place.ptx_line)
+                    .or_insert_with(|| definition::of_stored(module, entry, place.ptx_line))
+                    .clone();
                 *last = Last::Named(Box::new(Write {
                     launch,
                     entry: entry.name.clone(),
@@ -166,6 +188,7 @@ impl Watch {
                     values: raw.values[..usize::from(raw.count)].to_vec(),
                     atomic: raw.atomic,
                     before: raw.before,
+                    computed,
                 }));
             }
         }
@@ -289,6 +312,13 @@ impl fmt::Display for Write {
             let width = 2 + 2 * usize::from(self.width_bytes);
             write!(f, " with {before:#0width$x}")?;
             self.decimal(f, before)?;
+        }
+        if let Some(computed) = &self.computed {
+            let (line, text) = (computed.ptx_line, &computed.instruction);
+            write!(f, ", computed by PTX line {line}: {text}")?;
+            if let Some(source) = &computed.source {
+                write!(f, " ({}:{})", source.file, source.line)?;
+            }
         }
         Ok(())
     }

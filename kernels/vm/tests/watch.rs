@@ -81,7 +81,7 @@ fn a_store_is_named_with_thread_line_and_value() {
     assert_eq!(
         write.to_string(),
         "PTX line 10: st.global.u32 [%rd3], %r3 of t, block [1, 0, 0], thread [10, 0, 0], \
-         storing 0x0000001e (30)"
+         storing 0x0000001e (30), computed by PTX line 9: mul.lo.s32 %r3, %r1, 3"
     );
 }
 
@@ -243,4 +243,30 @@ fn a_watch_changes_no_result() {
     let what = ("gdn_32", [2, 1, 1], 128);
     let scalars = [2, 2, 1e-6f32.to_bits()];
     same_under_watch(&module, &mut memory, what, &scalars, &outputs, cost);
+}
+
+#[test]
+fn the_value_is_followed_to_its_only_definition() {
+    let line = |body: &str| {
+        let run = run(body, 1, 32);
+        run.last(40)
+            .computed
+            .as_ref()
+            .map(|computed| (computed.ptx_line, computed.instruction.clone()))
+    };
+    let expect = |at: u32, text: &str| Some((FIRST + at, text.to_owned()));
+    // Through moves and conversions, and out of a vector.
+    let chain = "cvt.rn.f32.u32 %f1, %r1;\nadd.f32 %f2, %f1, %f1;\nmov.b32 %r3, %f2;mov.u32 %r4, %r3;\n\
+                 st.global.u32 [%rd3], %r4;";
+    assert_eq!(line(chain), expect(1, "add.f32 %f2, %f1, %f1"));
+    let vector = "ld.global.v2.u32 {%r3, %r4}, [%rd1+64];\n@%p1 add.u32 %r5, %r4, 1;\n\
+                  st.global.v2.u32 [%rd1+40], {%r4, %r3};";
+    let vector = vector.replace("@%p1 add", "setp.eq.u32 %p1, %r1, 0;@%p1 add");
+    assert_eq!(line(&vector), expect(0, "ld.global.v2.u32 {%r3, %r4}, [%rd1+64]"));
+    // Two definitions: the text does not say which was last.
+    let two = "mov.u32 %r3, 1;setp.gt.u32 %p1, %r1, 3;\n@%p1 add.u32 %r3, %r1, 4;\n\
+               st.global.u32 [%rd3], %r3;";
+    assert_eq!(line(two), None);
+    // An immediate is computed nowhere.
+    assert_eq!(line("st.global.u32 [%rd3], 5;"), None);
 }

@@ -233,7 +233,8 @@ fn watch(run: &Run<'_>, watched: &Watched) -> String {
         }
     }
     let stores = run.watch.stores(made.id, at);
-    let _ = write!(text, ", stored {stores} times, last by");
+    let times = if stores == 1 { "once, by" } else { &format!("{stores} times, last by") };
+    let _ = write!(text, ", stored {times}");
     if writers.is_empty() {
         text.push_str(" an instruction that a watch does not follow");
     }
