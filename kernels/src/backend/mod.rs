@@ -194,6 +194,11 @@ pub trait Backend {
         Ok(None)
     }
 
+    /// What was reached of the checked-in modules so far, where the backend counts it.
+    fn reached(&self) -> Option<&vm::Coverage> {
+        None
+    }
+
     /// From now on, runs `ptx` wherever a plan names module `stem`: a mutant in the kernel's place.
     fn replace_module(&mut self, stem: &str, ptx: &str) -> Result<(), BackendError>;
 

@@ -8,9 +8,10 @@ use crate::call::Call;
 use crate::launch::Plan;
 use crate::ptx;
 pub use ptx_vm::guidance;
-use ptx_vm::{BufferId, Limits, Options, Stop, Watch};
+use ptx_vm::{BufferId, Lcov, Limits, Options, Stop, Watch};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 /// Warp instructions one launch may take before it counts as endless: some seconds, and far more
 /// than any generated case needs.
@@ -168,6 +169,10 @@ impl Backend for VmBackend {
         self.run_plan(call, plan, arena, Some(watch)).map(Some)
     }
 
+    fn reached(&self) -> Option<&Coverage> {
+        Some(&self.coverage)
+    }
+
     fn replace_module(&mut self, stem: &str, ptx: &str) -> Result<(), BackendError> {
         self.replaced = ptx_vm::Coverage::new();
         Ok(self.modules.replace(stem, ptx)?)
@@ -222,6 +227,23 @@ impl Coverage {
     pub fn by_block(&self) -> impl fmt::Display {
         ByBlock(self.clone())
     }
+}
+
+/// Executed and unexecuted lines as an lcov tracefile: PTX and sources of every entry launched, by
+/// their paths in the repository at `root`. Modules whose PTX can no longer be read are left out.
+pub fn lcov<'a>(coverage: impl IntoIterator<Item = &'a Coverage>, root: &Path) -> Lcov {
+    let mut lcov = Lcov::new();
+    let kernels = root.join("kernels");
+    for coverage in coverage {
+        for (stem, counts) in &coverage.modules {
+            let Ok(module) = ptx::module(stem) else { continue };
+            let ptx = kernels.join("ptx").join(format!("{stem}.ptx"));
+            lcov.add(&ptx.display().to_string(), module, counts, |file| {
+                kernels.join("cuda").join(file).display().to_string()
+            });
+        }
+    }
+    lcov
 }
 
 struct ByBlock(Coverage);

@@ -114,6 +114,16 @@ fn repository() -> PathBuf {
     }
 }
 
+/// Writes which lines of the kernels were executed.
+fn write_lcov<'a>(
+    path: &std::path::Path,
+    coverage: impl IntoIterator<Item = &'a kernels::backend::vm::Coverage>,
+) -> Result<(), Failure> {
+    let lcov = kernels::backend::vm::lcov(coverage, &repository());
+    std::fs::write(path, lcov.to_string())
+        .map_err(|error| Failure(format!("{}: {error}", path.display())))
+}
+
 /// The subjects of these names; all production subjects when none is named.
 fn subjects(names: &[String]) -> Result<Vec<&'static properties::subject::Subject>, Failure> {
     if names.is_empty() {
