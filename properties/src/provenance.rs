@@ -72,7 +72,7 @@ fn written_by(
     let mut writers: Vec<String> = Vec::new();
     for byte in bytes.clone() {
         let text = match watch.last(buffer, byte) {
-            Some(write) => write.to_string(),
+            Some(write) => format!("{write:#}"),
             None => "no instruction: no thread stored to it".to_owned(),
         };
         if !writers.contains(&text) {
@@ -132,15 +132,17 @@ mod tests {
         };
         assert_eq!(found.clause, "tolerance.s.f32");
         // The line is a store to global memory, of the very bits that were observed.
-        let line = found.written_by.lines().next().expect("a writer");
+        let said = found.written_by.as_str();
+        let line = said.lines().next().expect("a writer");
         let number = line.strip_prefix("PTX line ").and_then(|rest| rest.split_once(':'));
         let number: usize = number.expect(line).0.parse().expect(line);
         let written = text.lines().nth(number - 1).expect("the line").trim();
         assert!(written.contains("st.global"), "{written}");
         assert!(line.contains(".cuh:") || line.contains(".cu:"), "{line}");
-        assert!(line.contains("block [") && line.contains("thread ["), "{line}");
+        assert!(said.contains("block [0, 0, 0], thread ["), "{said}");
         let bits = found.observed.split_once("(0x").expect("bits").1.trim_end_matches(')');
-        assert!(line.contains(&format!("0x{bits}")), "{} is not in {line}", found.observed);
+        let values = said.lines().find(|line| line.starts_with("storing ")).expect(said);
+        assert!(values.contains(&format!("0x{bits}")), "{} is not in {said}", found.observed);
         // Nothing else of the finding changed.
         let mut same = found.clone();
         same.written_by = String::new();

@@ -197,10 +197,13 @@ fn a_watch_names_the_writer() {
         0,
         &[
             "1[2] = 128.0 (0x43000000), stored once, by",
-            "(strangers.cu:47) of block_sum, block [2, 0, 0], thread [0, 0, 0], storing 0x43000000 (128.0)",
+            "(strangers.cu:47)\n",
+            "block_sum, block [2, 0, 0], thread [0, 0, 0]\n",
+            "storing 0x43000000 (128.0)\n",
             "computed by PTX line",
             "2[0] = 4 (0x00000004), stored 4 times, last by",
-            "block [3, 0, 0], thread [0, 0, 0], combining 0x00000001 (1) with 0x00000003 (3)",
+            "block_sum, block [3, 0, 0], thread [0, 0, 0]\n",
+            "combining 0x00000001 (1) with 0x00000003 (3)\n",
             "0[3, 7] = 0.5 (0x3f000000), as before the launch: no thread stored to it",
         ],
     );

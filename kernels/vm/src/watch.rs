@@ -89,7 +89,8 @@ pub struct Write {
     pub atomic: bool,
     /// What an atomic found, where the instruction keeps it.
     pub before: Option<u64>,
-    /// Where the (first) value was computed, if one instruction alone can have done it.
+    /// Where the value at the byte asked about was computed, if one instruction alone can have done
+    /// it.
     pub computed: Option<Computed>,
 }
 
@@ -166,14 +167,16 @@ impl Watch {
         let mut definitions = HashMap::new();
         for watched in &mut self.ranges {
             let base = watched.start - watched.range.start;
-            for last in &mut watched.last {
+            for (at, last) in watched.last.iter_mut().enumerate() {
                 let Last::Raw(raw) = *last else { continue };
+                // Which of the values lies at this byte.
+                let which = (watched.start + at as u64 - raw.address) / u64::from(raw.width_bytes);
                 let place = entry.places[raw.pc as usize];
                 let [bx, by, _] = block;
                 let thread = raw.thread;
                 let computed = definitions
-                    .entry(place.ptx_line)
-                    .or_insert_with(|| definition::of_stored(module, entry, place.ptx_line))
+                    .entry((place.ptx_line, which))
+                    .or_insert_with(|| definition::of_stored(module, entry, place.ptx_line, which))
                     .clone();
                 *last = Last::Named(Box::new(Write {
                     launch,
@@ -294,39 +297,46 @@ fn cut(value: u64, width_bytes: u8) -> u64 {
     if width_bytes >= 8 { value } else { value & ((1 << (8 * u32::from(width_bytes))) - 1) }
 }
 
+/// One line; with `#` one for the instruction, the thread, the values and their origin each.
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PTX line {}: {}", self.ptx_line, self.instruction.trim_end_matches(';'))?;
-        if let Some(source) = &self.source {
-            write!(f, " ({}:{})", source.file, source.line)?;
-        }
-        write!(f, " of {}, block {:?}, thread {:?}", self.entry, self.block, self.thread)?;
-        let verb = if self.atomic { "combining" } else { "storing" };
-        write!(f, ", {verb} ")?;
+        let next = if f.alternate() { "\n" } else { ", " };
+        let (line, instruction) = (self.ptx_line, self.instruction.trim_end_matches(';'));
+        write!(f, "PTX line {line}: {instruction}{}", At(self.source.as_ref()))?;
+        write!(f, "{next}{}, block {:?}, thread {:?}", self.entry, self.block, self.thread)?;
+        write!(f, "{next}{} ", if self.atomic { "combining" } else { "storing" })?;
         for (i, value) in self.values.iter().enumerate() {
-            let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}{value:#0width$x}", width = 2 + 2 * usize::from(self.width_bytes))?;
-            self.decimal(f, *value)?;
+            f.write_str(if i == 0 { "" } else { ", " })?;
+            self.value(f, *value)?;
         }
         if let Some(before) = self.before {
-            let width = 2 + 2 * usize::from(self.width_bytes);
-            write!(f, " with {before:#0width$x}")?;
-            self.decimal(f, before)?;
+            f.write_str(" with ")?;
+            self.value(f, before)?;
         }
         if let Some(computed) = &self.computed {
             let (line, text) = (computed.ptx_line, &computed.instruction);
-            write!(f, ", computed by PTX line {line}: {text}")?;
-            if let Some(source) = &computed.source {
-                write!(f, " ({}:{})", source.file, source.line)?;
-            }
+            write!(f, "{next}computed by PTX line {line}: {text}{}", At(computed.source.as_ref()))?;
         }
         Ok(())
     }
 }
 
+/// A source line in brackets, where there is one.
+struct At<'a>(Option<&'a SourceLine>);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(source) => write!(f, " ({}:{})", source.file, source.line),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Write {
-    /// The value as a number, where the instruction says of which type.
-    fn decimal(&self, f: &mut fmt::Formatter<'_>, bits: u64) -> fmt::Result {
+    /// Bits, and the number they are where the instruction says of which type.
+    fn value(&self, f: &mut fmt::Formatter<'_>, bits: u64) -> fmt::Result {
+        write!(f, "{bits:#0width$x}", width = 2 + 2 * usize::from(self.width_bytes))?;
         let opcode = self.instruction.split_whitespace().find(|word| !word.starts_with('@'));
         let opcode = opcode.unwrap_or_default().trim_end_matches(';');
         match (opcode.rsplit('.').next(), self.width_bytes) {

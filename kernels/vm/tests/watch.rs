@@ -80,9 +80,10 @@ fn a_store_is_named_with_thread_line_and_value() {
     assert_eq!(run.watch.stores(X, 40), 4);
     assert_eq!(
         write.to_string(),
-        "PTX line 10: st.global.u32 [%rd3], %r3 of t, block [1, 0, 0], thread [10, 0, 0], \
+        "PTX line 10: st.global.u32 [%rd3], %r3, t, block [1, 0, 0], thread [10, 0, 0], \
          storing 0x0000001e (30), computed by PTX line 9: mul.lo.s32 %r3, %r1, 3"
     );
+    assert_eq!(format!("{write:#}").lines().count(), 4);
 }
 
 #[test]
@@ -263,6 +264,12 @@ fn the_value_is_followed_to_its_only_definition() {
                   st.global.v2.u32 [%rd1+40], {%r4, %r3};";
     let vector = vector.replace("@%p1 add", "setp.eq.u32 %p1, %r1, 0;@%p1 add");
     assert_eq!(line(&vector), expect(0, "ld.global.v2.u32 {%r3, %r4}, [%rd1+64]"));
+    let second = "add.u32 %r3, %r1, 1;\nadd.u32 %r4, %r1, 2;\nst.global.v2.u32 [%rd1+32], {%r3, 7};\n\
+                  st.global.v2.u32 [%rd1+40], {5, %r4};";
+    let second = run(second, 1, 1);
+    assert_eq!(second.last(40).computed, None, "an immediate");
+    let computed = second.last(44).computed.as_ref().map(|computed| computed.ptx_line);
+    assert_eq!(computed, Some(FIRST + 1));
     // Two definitions: the text does not say which was last.
     let two = "mov.u32 %r3, 1;setp.gt.u32 %p1, %r1, 3;\n@%p1 add.u32 %r3, %r1, 4;\n\
                st.global.u32 [%rd3], %r3;";

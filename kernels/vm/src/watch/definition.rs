@@ -8,10 +8,16 @@ use crate::module::{Entry, Module};
 /// How many moves and conversions are looked through.
 const DEPTH: usize = 8;
 
-/// Where the value of the store on that line was computed.
-pub(super) fn of_stored(module: &Module, entry: &Entry, ptx_line: u32) -> Option<Computed> {
+/// Where the value of the store on that line was computed; of a vector store, its `which`th.
+pub(super) fn of_stored(
+    module: &Module,
+    entry: &Entry,
+    ptx_line: u32,
+    which: u64,
+) -> Option<Computed> {
     let store = instructions(module.line(ptx_line)).find(|text| is_store(text))?;
-    let mut register = first_register(store.split_once(']')?.1)?;
+    let values = store.split_once(']')?.1.trim_start_matches([',', ' ', '\t', '{']);
+    let mut register = only_register(values.split(',').nth(usize::try_from(which).ok()?)?)?;
     let mut found = None;
     for _ in 0..DEPTH {
         let Some((line, text)) = only_definition(module, entry, register) else { break };
@@ -85,11 +91,7 @@ fn registers(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_end).filter(|word| word.starts_with('%'))
 }
 
-fn first_register(text: &str) -> Option<&str> {
-    registers(text).next()
-}
-
-/// The register a move copies, where it is one.
+/// The register an operand is, where it is one.
 fn only_register(text: &str) -> Option<&str> {
     let mut all = registers(text);
     all.next().filter(|_| all.next().is_none())

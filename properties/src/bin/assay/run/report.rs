@@ -226,7 +226,7 @@ fn watch(run: &Run<'_>, watched: &Watched) -> String {
     // An element may have been stored in parts.
     let mut writers: Vec<String> = Vec::new();
     for byte in at..at + size {
-        if let Some(write) = run.watch.last(made.id, byte).map(ToString::to_string)
+        if let Some(write) = run.watch.last(made.id, byte).map(|write| format!("{write:#}"))
             && !writers.contains(&write)
         {
             writers.push(write);
