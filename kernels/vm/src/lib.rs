@@ -39,6 +39,10 @@
 //! ```
 //!
 //! Module-scope `.global` variables start every launch with their initial values.
+//!
+//! [`FaultKind`] lists what is checked; the crate's README has each checker's definition and the
+//! figures. [`launch_watched`] says which instruction wrote a byte, [`Lcov`] which lines were
+//! executed.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -78,3 +82,8 @@ pub use module::{BlockInfo, Entry, Module, Parameter, ParameterType};
 pub use parse_error::{ParseError, ParseErrorKind};
 pub use syntax::SourceLine;
 pub use watch::{Computed, Watch, Write};
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -56,14 +56,15 @@ pub fn text(run: &Run<'_>) -> String {
             }
         }
         Ok(stats) => {
-            let seconds = run.elapsed.as_secs_f64();
             let (blocks, instructions) = (stats.blocks, stats.warp_instructions);
+            let plural = if blocks == 1 { "" } else { "s" };
             let checks =
                 if run.arguments.no_checks { "bounds and barriers only" } else { "every check" };
             row(
                 "clean",
                 &format!(
-                    "{blocks} blocks, {instructions} warp instructions in {seconds:.3} s, {checks}"
+                    "{blocks} block{plural}, {instructions} warp instructions in {:.1?}, {checks}",
+                    run.elapsed
                 ),
             );
             row("coverage", &coverage(run));
