@@ -12,6 +12,7 @@ pub mod fuzzing;
 pub mod generate;
 pub mod oracle;
 pub mod prepare;
+pub mod provenance;
 pub mod reject;
 pub mod relation;
 pub mod replay;

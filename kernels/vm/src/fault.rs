@@ -170,6 +170,21 @@ pub enum FaultKind {
     Trap,
 }
 
+impl FaultKind {
+    /// The buffer it happened in, or nearest to, where it concerns global memory.
+    pub fn buffer(&self) -> Option<&BufferPlace> {
+        match self {
+            FaultKind::OutOfBounds { buffer, .. }
+            | FaultKind::Misaligned { buffer, .. }
+            | FaultKind::Uninitialised { buffer, .. } => buffer.as_ref(),
+            FaultKind::UnreadRead { buffer }
+            | FaultKind::UnwritableWrite { buffer }
+            | FaultKind::GlobalRace { buffer, .. } => Some(buffer),
+            _ => None,
+        }
+    }
+}
+
 /// The other thread of a race.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Party {

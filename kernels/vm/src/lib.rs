@@ -39,6 +39,10 @@
 //! ```
 //!
 //! Module-scope `.global` variables start every launch with their initial values.
+//!
+//! [`FaultKind`] lists what is checked; the crate's README has each checker's definition and the
+//! figures. [`launch_watched`] says which instruction wrote a byte, [`Lcov`] which lines were
+//! executed.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -54,6 +58,7 @@ mod fault;
 mod float;
 pub mod guidance;
 mod integer;
+mod lcov;
 mod lexer;
 mod lower;
 mod memory;
@@ -64,13 +69,21 @@ mod program;
 mod shared;
 mod space;
 mod syntax;
+mod watch;
 mod wide;
 
 pub use approx::FloatModel;
-pub use coverage::{Coverage, EntryCoverage};
-pub use exec::{Launch, Limits, Options, Stats, launch};
+pub use coverage::{Coverage, EntryCoverage, LineHits};
+pub use exec::{Launch, Limits, Options, Stats, launch, launch_watched};
 pub use fault::{BufferPlace, Fault, FaultKind, LaunchError, MemorySpace, Party, RaceKind, Stop};
+pub use lcov::Lcov;
 pub use memory::{BufferId, Memory, marks};
 pub use module::{BlockInfo, Entry, Module, Parameter, ParameterType};
 pub use parse_error::{ParseError, ParseErrorKind};
 pub use syntax::SourceLine;
+pub use watch::{Computed, Watch, Write};
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -7,6 +7,7 @@ use crate::fault::{BufferPlace, FaultKind, MemorySpace};
 use crate::memory::Memory;
 use crate::module::{Entry, Module};
 use crate::shared::{Other, Shared};
+use crate::watch::Watch;
 use std::collections::VecDeque;
 
 /// Arrivals at one barrier number.
@@ -55,6 +56,8 @@ pub(crate) struct Machine<'m> {
     pub ticks: u64,
     /// Working space of matrix products.
     pub operands: &'m mut Operands,
+    /// Whose bytes' writers are to be known; the loop then runs in a build of its own.
+    pub watch: Option<&'m mut Watch>,
 }
 
 /// A fault before its place and thread are named.

@@ -24,6 +24,7 @@ use crate::memory::Memory;
 use crate::module::{Entry, Module};
 use crate::program::{Class, Special};
 use crate::shared::Shared;
+use crate::watch::Watch;
 use copy::PendingCopy;
 use machine::{Gate, Local, Machine, Trouble};
 use product::Operands;
@@ -118,11 +119,45 @@ pub fn launch(
     options: &Options,
     coverage: &mut Coverage,
 ) -> Result<Stats, Stop> {
+    launch_with(module, memory, launch, limits, options, coverage, None)
+}
+
+/// As [`launch`], and `watch` learns which instructions stored to its bytes: slower, the same
+/// results. After a fault it holds the stores before it.
+///
+/// # Errors
+/// As [`launch`].
+pub fn launch_watched(
+    module: &Module,
+    memory: &mut Memory,
+    launch: &Launch<'_>,
+    limits: &Limits,
+    options: &Options,
+    coverage: &mut Coverage,
+    watch: &mut Watch,
+) -> Result<Stats, Stop> {
+    launch_with(module, memory, launch, limits, options, coverage, Some(watch))
+}
+
+fn launch_with(
+    module: &Module,
+    memory: &mut Memory,
+    launch: &Launch<'_>,
+    limits: &Limits,
+    options: &Options,
+    coverage: &mut Coverage,
+    mut watch: Option<&mut Watch>,
+) -> Result<Stats, Stop> {
     let entry = check(module, launch, limits).map_err(Stop::BadLaunch)?;
     let mut scratch = SCRATCH.take().unwrap_or_default();
     let counts = coverage.open(entry);
-    let result = run(module, entry, memory, launch, limits, options, counts, &mut scratch);
+    let watching = watch.as_deref_mut();
+    let result =
+        run(module, entry, memory, launch, limits, options, counts, &mut scratch, watching);
     SCRATCH.set(Some(scratch));
+    if let Some(watch) = watch {
+        watch.close(module, entry, launch.block);
+    }
     result
 }
 
@@ -167,6 +202,7 @@ fn run(
     options: &Options,
     counts: &mut crate::coverage::EntryCoverage,
     scratch: &mut Scratch,
+    watch: Option<&mut Watch>,
 ) -> Result<Stats, Stop> {
     let threads: u32 = launch.block.iter().product();
     let warp_count = threads.div_ceil(32) as usize;
@@ -209,6 +245,7 @@ fn run(
         commits: &mut scratch.commits,
         ticks: 0,
         operands: &mut scratch.operands,
+        watch,
     };
     let mut blocks = 0;
     let [nx, ny, nz] = launch.grid;
@@ -313,6 +350,9 @@ fn special_values(special: Special, warp: u32, entry: &Entry, launch: &Launch<'_
 }
 
 fn start_block(warps: &mut [Warp], machine: &mut Machine<'_>, block: [u32; 3], threads: u32) {
+    if let Some(watch) = &mut machine.watch {
+        watch.block = block;
+    }
     machine.gates = [Gate::default(); 16];
     machine.alive_threads = threads;
     machine.shared.start_block();

@@ -90,6 +90,7 @@ impl<'a> Lowering<'a, '_> {
             code: super::flatten::steps(&self.code),
             places: self.places,
             blocks,
+            block_starts: starts,
             edge_targets,
             falls_through,
             words: self.next[1],
