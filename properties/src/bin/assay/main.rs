@@ -6,6 +6,7 @@ mod doctor;
 mod explain;
 mod list;
 mod replay;
+mod review;
 mod search;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -26,6 +27,8 @@ enum Command {
     Search(search::Arguments),
     /// Run stored cases again: files, contract names, or everything in corpora/.
     Replay(replay::Arguments),
+    /// Say what a change weakens, in numbers, and whether it says why.
+    Review(review::Arguments),
     /// List contracts with their clauses and corpora.
     List(list::Arguments),
     /// Say in sentences what contracts promise.
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
     let answer = match Arguments::parse().command {
         Command::Search(arguments) => search::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
+        Command::Review(arguments) => review::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Schema => explain::schema(),
