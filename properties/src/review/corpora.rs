@@ -4,7 +4,7 @@
 
 use super::change::{Change, Class};
 use super::git::ReviewError;
-use super::sides::{Renames, Sides};
+use super::sides::Sides;
 use super::tree::Tree;
 use crate::corpus::{KnownFailure, KnownFailures};
 use serde_json::Value;
@@ -71,13 +71,14 @@ fn edited(
         _ => (Stored::default(), Stored { input: Value::Bool(true), ..Stored::default() }),
     };
     if old.input != new.input && !old.is_migrated(&new) && !new.is_migrated(&old) {
-        let place = first_difference(&old.input, &new.input, "");
+        let (path, was, is) = first_difference(&old.input, &new.input, "");
+        let place = format!("{path}: {was} → {is}");
         let says = format!(
             "regression {stem}.yaml edited: the case it held is no longer replayed; {place}"
         );
-        sides.gone(clause, Class::Loosened, says, place.clone());
+        sides.gone(clause, Class::Loosened, says, format!("{path}: {was}"));
         let says = format!("regression {stem}.yaml edited: another case is replayed; {place}");
-        sides.new_at(clause, Class::Tightened, says, place);
+        sides.new_at(clause, Class::Tightened, says, format!("{path}: {is}"));
     }
     sides.either(clause, &format!("the clause {stem}.yaml shows"), &old.clause, &new.clause);
 }
@@ -126,7 +127,7 @@ fn is_same_case((base, path): (&Tree<'_>, &str), (head, new): (&Tree<'_>, &str))
 }
 
 /// The first place where two cases differ, with both values.
-fn first_difference(before: &Value, after: &Value, path: &str) -> String {
+fn first_difference(before: &Value, after: &Value, path: &str) -> (String, String, String) {
     if let (Value::Object(old), Value::Object(new)) = (before, after) {
         let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
         for key in keys {
@@ -147,7 +148,7 @@ fn first_difference(before: &Value, after: &Value, path: &str) -> String {
             None => text,
         }
     };
-    format!("{path}: {} → {}", short(before), short(after))
+    (path.to_owned(), short(before), short(after))
 }
 
 /// Known failures of both trees, by contract of the head.
@@ -273,19 +274,15 @@ impl Edits {
     }
 
     /// Wrong kernels of one contract that are now wrong otherwise.
-    pub fn compare(&self, sides: &mut Sides<'_>, was: &str, is: &str, renames: &Renames) {
-        let renamed = !renames.is_empty();
-        for ((contract, id), old) in &self.before {
+    pub fn compare(&self, sides: &mut Sides<'_>, was: &str, is: &str) {
+        for ((_, id), old) in self.before.iter().filter(|((name, _), _)| name == was) {
             let Some(new) = self.after.get(&(is.to_owned(), id.clone())) else { continue };
-            // A file's own name changes with its contract's; what is edited in it does not.
-            let edit = |row: &str| match (renamed, row.split_once('\t')) {
-                (true, Some((_, edit))) => edit.to_owned(),
-                _ => row.to_owned(),
-            };
-            if contract == was && edit(old) != edit(new) {
-                let what = format!("the edit that makes {id} wrong");
-                let shown = |row: &str| row.replace('\t', " | ");
-                sides.either(&format!("mutants.{id}"), &what, &shown(old), &shown(new));
+            // The file a text stands in is no part of the edit.
+            let edit = |row: &str| row.split_once('\t').map(|(_, edit)| edit.replace('\t', " | "));
+            let (old, new) = (edit(old), edit(new));
+            if old != new {
+                let says = format!("{id} is now made wrong by another edit; it has to be read");
+                sides.push(&format!("mutants.{id}"), Class::Neutral, says, (old, new));
             }
         }
     }

@@ -20,9 +20,6 @@ mod sides;
 mod structure;
 mod tree;
 
-#[cfg(test)]
-mod tests;
-
 pub use change::{Change, Class, ContractReview, KernelReview, Reason, Review};
 pub use exercise::CASES;
 pub use git::{Git, ReviewError};
@@ -131,7 +128,7 @@ fn both(
     }
     corpora::regressions(&mut sides, (base, was), (head, is));
     known.compare(&mut sides, was, is);
-    edits.compare(&mut sides, was, is, renames);
+    edits.compare(&mut sides, was, is);
     let mut changes = sides.changes;
     if changes.is_empty() {
         return None;

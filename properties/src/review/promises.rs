@@ -17,6 +17,8 @@ trait Judge: serde::Serialize + PartialEq {
     const SECTION: &'static str;
     /// Which cases it judges.
     fn when(&self) -> Option<&Expr>;
+    /// The dtype symbols its numbers depend on.
+    fn symbols(&self) -> Vec<&str>;
     /// What changed where this class judged at the base and `after` judges at the head.
     fn compare(&self, after: &Self, sides: &mut Sides<'_>, place: &Place<'_>);
 }
@@ -95,10 +97,13 @@ fn classes<'a, T: Judge>(
     let mentioned = [tensor, tensor_after]
         .into_iter()
         .flat_map(|tensor| tensor.when.iter().flat_map(Expr::names).chain(switch(tensor)));
-    let judges = [old, new].into_iter().flatten().flat_map(Named::values);
-    let conditions = judges.filter_map(Judge::when).flat_map(Expr::names);
+    let judges = || [old, new].into_iter().flatten().flat_map(Named::values);
+    let conditions = judges().filter_map(Judge::when).flat_map(Expr::names);
+    let types = [tensor, tensor_after].into_iter().map(|tensor| tensor.dtype.0.as_str());
+    let mentioned =
+        mentioned.chain(conditions).chain(judges().flat_map(Judge::symbols)).chain(types);
     let section = format!("{}.{name}", T::SECTION);
-    let Some(all) = assignments(sides.before, sides.after, mentioned.chain(conditions)) else {
+    let Some(all) = assignments(sides.before, sides.after, mentioned) else {
         let says = format!("{} of {name}, over too many choices to compare", T::SECTION);
         return sides.either(&section, &says, &old, &new);
     };
@@ -199,6 +204,12 @@ fn is_written(tensor: &Tensor, assignment: &Assignment<'_>) -> bool {
 
 impl Judge for Tolerance {
     const SECTION: &'static str = "tolerance";
+
+    fn symbols(&self) -> Vec<&str> {
+        let Some(bound) = &self.bound else { return Vec::new() };
+        let units = bound.terms.values().map(|term| term.unit.0.as_str());
+        units.chain([bound.round_out.0.as_str()]).collect()
+    }
 
     fn when(&self) -> Option<&Expr> {
         self.when.as_ref()
@@ -338,6 +349,10 @@ fn term(
 
 impl Judge for Drift {
     const SECTION: &'static str = "drift";
+
+    fn symbols(&self) -> Vec<&str> {
+        Vec::new()
+    }
 
     fn when(&self) -> Option<&Expr> {
         self.when.as_ref()

@@ -24,11 +24,11 @@ fn promises<'a, T: PartialEq + Serialize>(
     for pair in pairs(before, after) {
         match pair {
             Pair::Gone(name, old) => {
-                let says = format!("{noun} {name} no longer {verb}");
+                let says = format!("{noun} {name} is no longer {verb}");
                 sides.gone(&format!("{section}.{name}"), Class::Loosened, says, shown(old));
             }
             Pair::New(name, new) => {
-                let says = format!("{noun} {name} now {verb}");
+                let says = format!("{noun} {name} is now {verb}");
                 sides.new_at(&format!("{section}.{name}"), Class::Tightened, says, shown(new));
             }
             Pair::Renamed(old, new) => sides.renamed(section, old, new),

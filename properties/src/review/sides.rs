@@ -37,7 +37,7 @@ pub enum Pair<'a, T> {
 }
 
 /// Pairs entries by name; of those left over, those with the same content.
-pub fn pairs<'a, T: PartialEq>(before: &'a Named<T>, after: &'a Named<T>) -> Vec<Pair<'a, T>> {
+pub fn pairs<'a, T: Serialize>(before: &'a Named<T>, after: &'a Named<T>) -> Vec<Pair<'a, T>> {
     let mut all = Vec::new();
     let mut new: Vec<(&str, &T)> = after
         .iter()
@@ -49,13 +49,21 @@ pub fn pairs<'a, T: PartialEq>(before: &'a Named<T>, after: &'a Named<T>) -> Vec
             all.push(Pair::Both(name, old, entry));
             continue;
         }
-        match new.iter().position(|(_, entry)| *entry == old) {
+        match new.iter().position(|(_, entry)| equal(*entry, old)) {
             Some(place) => all.push(Pair::Renamed(name, new.remove(place).0)),
             None => all.push(Pair::Gone(name, old)),
         }
     }
     all.extend(new.into_iter().map(|(name, entry)| Pair::New(name, entry)));
     all
+}
+
+/// Whether two entries are written alike: in YAML every NaN equals every other.
+fn equal<T: Serialize>(a: &T, b: &T) -> bool {
+    match (serde_json::to_value(a), serde_json::to_value(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
 }
 
 /// A value in YAML's one-line style.
@@ -146,14 +154,8 @@ impl<'a> Sides<'a> {
     }
 
     /// Two values of which neither implies the other; nothing when they are equal.
-    pub fn either<T: Serialize + PartialEq>(
-        &mut self,
-        clause: &str,
-        what: &str,
-        before: &T,
-        after: &T,
-    ) {
-        if before != after {
+    pub fn either<T: Serialize>(&mut self, clause: &str, what: &str, before: &T, after: &T) {
+        if !equal(before, after) {
             let (before, after) = (shown(before), shown(after));
             let says = format!("{what}: {} became {}", named(&before), named(&after));
             self.push(clause, Class::Incomparable, says, (Some(before), Some(after)));

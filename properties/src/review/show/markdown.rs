@@ -170,7 +170,7 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '$' | '!' => {
+            '\\' | '`' | '*' | '_' | '[' | ']' | '(' | ')' | '|' | '~' | '$' | '!' => {
                 out.push('\\');
                 out.push(c);
             }
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(text("a|b"), "a\\|b");
         assert_eq!(
             text("<img src=x> **b** _c_ [d](e)"),
-            "&lt;img src=x&gt; \\*\\*b\\*\\* \\_c\\_ \\[d\\](e)"
+            "&lt;img src=x&gt; \\*\\*b\\*\\* \\_c\\_ \\[d\\]\\(e\\)"
         );
         assert_eq!(text("@all see #1"), "@\u{200b}all see #\u{200b}1");
         assert_eq!(
@@ -233,8 +233,8 @@ mod tests {
         );
         assert_eq!(
             linked("https://e.org/a)b|c\"<"),
-            "[e.org/a)b\\|c\"&lt;](https://e.org/a%29b%7Cc%22%3C)"
+            "[e.org/a\\)b\\|c\"&lt;](https://e.org/a%29b%7Cc%22%3C)"
         );
-        assert_eq!(linked("javascript:alert(1)"), "javascript:alert(1)");
+        assert_eq!(linked("javascript:alert(1)"), "javascript:alert\\(1\\)");
     }
 }
