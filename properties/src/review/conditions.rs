@@ -88,27 +88,68 @@ fn words<'a>(contract: &'a Contract, name: &str) -> Option<Vec<&'a str>> {
     contract.dtypes.get(name).map(|types| types.iter().map(|dtype| dtype.name()).collect())
 }
 
-/// The assignments where only one of two conditions holds: the first's, the second's. `None` when
-/// there are too many.
+/// Where two conditions differ.
+pub struct Difference<'a> {
+    /// Where only the first holds.
+    pub lost: Vec<Assignment<'a>>,
+    /// Where only the second holds.
+    pub gained: Vec<Assignment<'a>>,
+    /// Everything looked at.
+    pub all: Vec<Assignment<'a>>,
+}
+
+/// Where two conditions differ; `None` when there are too many choices.
 pub fn difference<'a>(
     (before, old): (&'a Contract, Option<&'a Expr>),
     (after, new): (&'a Contract, Option<&'a Expr>),
-) -> Option<(Vec<Assignment<'a>>, Vec<Assignment<'a>>)> {
+) -> Option<Difference<'a>> {
     let names = old.into_iter().chain(new).flat_map(Expr::names);
     let all = assignments(before, after, names)?;
     let only = |mine: Option<&Expr>, other: Option<&Expr>| -> Vec<Assignment<'a>> {
         all.iter().filter(|a| a.admits(mine) && !a.admits(other)).cloned().collect()
     };
-    Some((only(old, new), only(new, old)))
+    Some(Difference { lost: only(old, new), gained: only(new, old), all })
 }
 
-/// Assignments in words: of each name that does not take every word here, its words.
-pub fn spelled(some: &[Assignment<'_>]) -> String {
+/// Some assignments of all that were looked at, in words. A name that makes no difference is not named.
+pub fn spelled(some: &[Assignment<'_>], all: &[Assignment<'_>]) -> String {
     const MOST: usize = 3;
-    let one = |assignment: &Assignment<'_>| {
-        let parts: Vec<_> =
-            assignment.0.iter().map(|(name, word)| format!("{name}: {word}")).collect();
-        parts.join(", ")
+    let mut some = some.to_vec();
+    let mut all = all.to_vec();
+    let names: Vec<&str> = all
+        .first()
+        .map_or_else(Vec::new, |Assignment(words)| words.iter().map(|(name, _)| *name).collect());
+    for name in names {
+        let without = |side: &[Assignment<'_>]| -> Vec<Vec<(String, String)>> {
+            let rest = side.iter().map(|Assignment(words)| {
+                let others = words.iter().filter(|(other, _)| *other != name);
+                others.map(|(name, word)| ((*name).to_owned(), (*word).to_owned())).collect()
+            });
+            let mut rest: Vec<_> = rest.collect();
+            rest.sort();
+            rest
+        };
+        // It makes none where each combination of the others has as many of its words here as anywhere.
+        let (here, anywhere) = (without(&some), without(&all));
+        let count = |side: &[Vec<(String, String)>], one: &Vec<(String, String)>| {
+            side.iter().filter(|other| *other == one).count()
+        };
+        if here.iter().all(|one| count(&here, one) == count(&anywhere, one)) {
+            let drop = |side: &mut Vec<Assignment<'_>>| {
+                side.iter_mut().for_each(|a| a.0.retain(|(other, _)| *other != name));
+                let mut kept: Vec<Assignment<'_>> = Vec::new();
+                side.retain(|one| {
+                    let new = !kept.contains(one);
+                    kept.extend(new.then(|| one.clone()));
+                    new
+                });
+            };
+            drop(&mut some);
+            drop(&mut all);
+        }
+    }
+    let one = |Assignment(words): &Assignment<'_>| {
+        words.iter().map(|(name, word)| format!("{name}: {word}")).collect::<Vec<_>>().join(", ")
     };
     let shown: Vec<String> =
         some.iter().take(MOST).map(one).filter(|text| !text.is_empty()).collect();
@@ -189,6 +230,17 @@ mod tests {
 
     fn alike(a: &str, b: &str) -> bool {
         same(Some(&Expr::parse(a).expect(a)), Some(&Expr::parse(b).expect(b)))
+    }
+
+    #[test]
+    fn names_that_make_no_difference_are_not_named() {
+        let words = |x: &'static str, y: &'static str| Assignment(vec![("x", x), ("y", y)]);
+        let all = [words("a", "c"), words("a", "d"), words("b", "c"), words("b", "d")];
+        assert_eq!(spelled(&all[..2], &all), "x: a");
+        assert_eq!(spelled(&[all[1].clone(), all[3].clone()], &all), "y: d");
+        assert_eq!(spelled(&all[..1], &all), "x: a, y: c");
+        assert_eq!(spelled(&all[..3], &all), "x: a, y: c; x: a, y: d; x: b, y: c");
+        assert_eq!(spelled(&all, &all), "every case");
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn tensor<'a>(sides: &mut Sides<'a>, name: &str, before: &'a Tensor, after: &'a 
         sides.either(&at("shape"), &format!("the shape of {name}"), shape, &after.shape);
     }
     match difference((old, when.as_ref()), (new, after.when.as_ref())) {
-        Some((lost, gained)) if lost.is_empty() && gained.is_empty() => {}
+        Some(found) if found.lost.is_empty() && found.gained.is_empty() => {}
         _ => sides.either(&at("when"), &format!("when {name} is there"), when, &after.when),
     }
     sides.members(
@@ -126,7 +126,8 @@ fn resolved<'a, T: PartialEq>(
         }
     };
     let mut all: Vec<(&T, &T, Vec<_>)> = Vec::new();
-    for assignment in assignments(sides.before, sides.after, options)? {
+    let everywhere = assignments(sides.before, sides.after, options)?;
+    for assignment in everywhere.iter().cloned() {
         let (Some(old), Some(new)) = (value(before, &assignment), value(after, &assignment)) else {
             continue;
         };
@@ -138,7 +139,7 @@ fn resolved<'a, T: PartialEq>(
     let one = all.len() == 1;
     let place = |where_: Vec<_>| match one {
         true => String::new(),
-        false => format!(" where {}", spelled(&where_)),
+        false => format!(" where {}", spelled(&where_, &everywhere)),
     };
     Some(all.into_iter().map(|(old, new, where_)| (old, new, place(where_))).collect())
 }

@@ -26,6 +26,8 @@ trait Judge: serde::Serialize + PartialEq {
 /// Where two classes are compared.
 struct Place<'p> {
     clause: String,
+    /// The tensor, and the class where it has more than one.
+    what: String,
     tensor: &'p str,
     assignment: &'p Assignment<'p>,
     /// The tensor's type here, where both sides agree on it.
@@ -108,11 +110,11 @@ fn classes<'a, T: Judge>(
         return sides.either(&section, &says, &old, &new);
     };
     let mut met: BTreeMap<(Option<&str>, Option<&str>), Vec<Assignment<'a>>> = BTreeMap::new();
-    for assignment in all {
-        if is_written(tensor, &assignment) && is_written(tensor_after, &assignment) {
-            let pair = (admitting(old, &assignment), admitting(new, &assignment));
-            met.entry(pair).or_default().push(assignment);
-        }
+    let all: Vec<Assignment<'a>> =
+        all.into_iter().filter(|a| is_written(tensor, a) && is_written(tensor_after, a)).collect();
+    for assignment in all.iter().cloned() {
+        let pair = (admitting(old, &assignment), admitting(new, &assignment));
+        met.entry(pair).or_default().push(assignment);
     }
     for (pair, places) in &met {
         match *pair {
@@ -127,12 +129,12 @@ fn classes<'a, T: Judge>(
                 );
             }
             (Some(judge), None) => {
-                let place = partly(new, judge, places);
+                let place = partly(new, judge, places, &all);
                 let value = old.map(|classes| shown(&classes[judge])).unwrap_or_default();
                 one_sided::<T>(sides, (name, judge), Class::Loosened, value, &place);
             }
             (None, Some(judge)) => {
-                let place = partly(old, judge, places);
+                let place = partly(old, judge, places, &all);
                 let value = new.map(|classes| shown(&classes[judge])).unwrap_or_default();
                 one_sided::<T>(sides, (name, judge), Class::Tightened, value, &place);
             }
@@ -142,9 +144,14 @@ fn classes<'a, T: Judge>(
 }
 
 /// Where a class judges on one side only, unless the other side has no class of its name at all.
-fn partly<T>(other: Option<&Named<T>>, judge: &str, places: &[Assignment<'_>]) -> String {
+fn partly<T>(
+    other: Option<&Named<T>>,
+    judge: &str,
+    places: &[Assignment<'_>],
+    all: &[Assignment<'_>],
+) -> String {
     match other.is_some_and(|classes| classes.contains_key(judge)) {
-        true => format!(" where {}", spelled(places)),
+        true => format!(" where {}", spelled(places, all)),
         false => String::new(),
     }
 }
@@ -162,7 +169,8 @@ fn both<T: Judge>(
         let dtype = assignment.dtype(&tensor.dtype.0);
         let dtype = dtype.filter(|_| dtype == assignment.dtype(&tensor_after.dtype.0));
         let clause = format!("{}.{name}.{is}", T::SECTION);
-        old.compare(new, sides, &Place { clause, tensor: name, assignment, dtype });
+        let what = if is == "all" { name.to_owned() } else { format!("{name} at {is}") };
+        old.compare(new, sides, &Place { clause, what, tensor: name, assignment, dtype });
     }
     let was_clause = format!("{}.{name}.{was}", T::SECTION);
     if was == is {
@@ -282,7 +290,7 @@ fn formula(bound: &Bound) -> String {
 }
 
 fn bounds(sides: &mut Sides<'_>, place: &Place<'_>, before: &Bound, after: &Bound) {
-    let Place { clause, tensor, assignment, .. } = place;
+    let Place { clause, what, tensor, assignment, .. } = place;
     let Bound { round_out, overflow, terms, floor } = before;
     let dtypes = (assignment.dtype(&round_out.0), assignment.dtype(&after.round_out.0));
     if let (Some(old), Some(new)) = dtypes
@@ -310,7 +318,7 @@ fn bounds(sides: &mut Sides<'_>, place: &Place<'_>, before: &Bound, after: &Boun
     for magnitude in names {
         term(sides, place, magnitude, terms.get(magnitude), after.terms.get(magnitude));
     }
-    sides.coefficient(clause, &format!("tolerance of {tensor}: floor"), *floor, after.floor);
+    sides.coefficient(clause, &format!("tolerance of {what}: floor"), *floor, after.floor);
 }
 
 /// `times · u(unit)` of one magnitude; none is zero.
@@ -339,7 +347,7 @@ fn term(
     let word = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
     let says = format!(
         "tolerance of {}: {magnitude} {} → {}, {}",
-        place.tensor,
+        place.what,
         word(&texts.0),
         word(&texts.1),
         ratio(old, new)
@@ -360,10 +368,10 @@ impl Judge for Drift {
 
     fn compare(&self, after: &Drift, sides: &mut Sides<'_>, place: &Place<'_>) {
         let Drift { when: _, axes, times, of, plus } = self;
-        let (clause, tensor) = (&place.clause, place.tensor);
+        let Place { clause, what, tensor, .. } = place;
         sides.either(clause, &format!("axes of a group of {tensor}"), axes, &after.axes);
         sides.either(clause, &format!("the measure of {tensor}'s drift"), of, &after.of);
-        sides.coefficient(clause, &format!("drift of {tensor}: {of}"), *times, after.times);
-        sides.coefficient(clause, &format!("drift of {tensor}: plus"), *plus, after.plus);
+        sides.coefficient(clause, &format!("drift of {what}: {of}"), *times, after.times);
+        sides.coefficient(clause, &format!("drift of {what}: plus"), *plus, after.plus);
     }
 }

@@ -2,7 +2,7 @@
 //! shapes, mutants, exceptions from house rules. Fewer is looser; an edit of one is read by a person.
 
 use super::change::Class;
-use super::conditions::{difference, same, spelled};
+use super::conditions::{Difference, difference, same, spelled};
 use super::sides::{Pair, Sides, named, pairs, shown};
 use super::structure::compare;
 use contracts::expr::Expr;
@@ -112,7 +112,9 @@ fn applies<'a>(
     before: Option<&'a Expr>,
     after: Option<&'a Expr>,
 ) {
-    let Some((lost, gained)) = difference((sides.before, before), (sides.after, after)) else {
+    let Some(Difference { lost, gained, all }) =
+        difference((sides.before, before), (sides.after, after))
+    else {
         return sides.expressions(clause, &format!("{what} applies"), before, after);
     };
     let values = (before.map(shown), after.map(shown));
@@ -120,7 +122,7 @@ fn applies<'a>(
         [(Class::Loosened, "no longer", lost), (Class::Tightened, "now", gained)]
     {
         if !places.is_empty() {
-            let says = format!("{what} {word} applies where {}", spelled(&places));
+            let says = format!("{what} {word} applies where {}", spelled(&places, &all));
             sides.push(clause, class, says, values.clone());
         }
     }
