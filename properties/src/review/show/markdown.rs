@@ -152,7 +152,7 @@ fn text(prose: &str) -> String {
     let prose = cut(&plain(prose));
     let parts: Vec<&str> = prose.split('`').collect();
     // An odd quote out quotes nothing.
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return escaped(&prose);
     }
     let part = |(place, part): (usize, &&str)| {
