@@ -37,7 +37,7 @@ pub fn compare(before: &Contract, after: &Contract, renames: &Renames) -> Vec<Ch
         history,
     } = before;
     let all = &mut sides;
-    neutral(all, "contract", "renamed,", contract, &after.contract);
+    neutral(all, "contract", "renamed", contract, &after.contract);
     neutral(all, "version", "version", &version.to_string(), &after.version.to_string());
     all.either("kind", "kind", kind, &after.kind);
     neutral(all, "summary", "summary", summary, &after.summary);

@@ -146,6 +146,10 @@ fn command(folder: &Path) -> Command {
     // Messages in one language, no lock taken, no question asked, no path read as a pattern.
     git.env("LC_ALL", "C").env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0");
     git.env("GIT_LITERAL_PATHSPECS", "1").stdin(Stdio::null());
+    // The folder says which clone; what a hook was started for does not.
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+        git.env_remove(name);
+    }
     git
 }
 

@@ -26,17 +26,16 @@ pub fn markdown(review: &Review) -> String {
         (many, _) => format!("{many} changes are weaker without a reason"),
     };
     let mut out = format!("{MARK}\n### Contract review: {title}\n\n");
-    let _ = writeln!(out, "{} → {}: {}.", text(&review.base), text(&review.head), counts(review));
+    let _ = writeln!(out, "{} → {}: {}.", code(&review.base), code(&review.head), counts(review));
     for note in &review.notes {
         let _ = writeln!(out, "\n> {}", text(note));
     }
     let mut left_out = 0;
     for contract in &review.contracts {
-        let part = one(contract);
-        if out.chars().count() + part.chars().count() > MOST_CHARS {
-            left_out += 1;
-        } else {
-            out.push_str(&part);
+        let room = MOST_CHARS.saturating_sub(out.chars().count());
+        match one(contract, room) {
+            Some(part) => out.push_str(&part),
+            None => left_out += 1,
         }
     }
     out.push_str(&kernels(review, MOST_CHARS.saturating_sub(out.chars().count())));
@@ -49,7 +48,8 @@ pub fn markdown(review: &Review) -> String {
     out
 }
 
-fn one(contract: &ContractReview) -> String {
+/// A contract's part in so much room; `None` where not even its first changes fit.
+fn one(contract: &ContractReview, room: usize) -> Option<String> {
     let mut out = String::new();
     let name = if contract.contract.is_empty() { "golden answers" } else { &contract.contract };
     let _ = writeln!(out, "\n#### {} <sub>{}</sub>\n", text(name), code(&contract.file));
@@ -60,20 +60,39 @@ fn one(contract: &ContractReview) -> String {
         ("| | clause | change |", "|---|---|---|")
     };
     let _ = writeln!(out, "{head}\n{rule}");
+    let end = end_of(contract);
+    // What comes after the rows, and a word about rows left out.
+    let rows_until = room.saturating_sub(end.chars().count() + 200);
+    let mut rows = 0;
     for change in contract.changes.iter().take(MOST_ROWS) {
         let reason = if reasons { format!(" {} |", reason(change)) } else { String::new() };
         let (sign, says) = (sign(change.class), text(&change.says));
-        let _ = writeln!(out, "| {sign} | {} | {says} |{reason}", code(&change.clause));
+        let row = format!("| {sign} | {} | {says} |{reason}\n", code(&change.clause));
+        if out.chars().count() + row.chars().count() > rows_until {
+            break;
+        }
+        out.push_str(&row);
+        rows += 1;
     }
-    let more = contract.changes.len().saturating_sub(MOST_ROWS);
+    if rows == 0 {
+        return None;
+    }
+    let more = contract.changes.len() - rows;
     if more > 0 {
         let _ = writeln!(
             out,
             "\n{more} more changes of this contract: `assay review --base …` shows them."
         );
     }
+    Some(out + &end)
+}
+
+/// What stands below a contract's changes.
+fn end_of(contract: &ContractReview) -> String {
+    let mut out = String::new();
     if !contract.unexercised.is_empty() {
-        let clauses: Vec<String> = contract.unexercised.iter().map(|clause| code(clause)).collect();
+        let clauses: Vec<String> =
+            contract.unexercised.iter().take(MOST_ROWS).map(|clause| code(clause)).collect();
         let _ = writeln!(out, "\n⚠️ None of {CASES} drawn cases exercises {}.", clauses.join(", "));
     }
     if let Some(entry) = wanted(contract) {

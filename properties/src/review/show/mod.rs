@@ -9,6 +9,9 @@ pub use terminal::terminal;
 
 use super::change::{Class, ContractReview, Review};
 
+/// Most clauses named in the entry that is asked for.
+const MOST_CLAUSES: usize = 40;
+
 /// JSON, as `Review` reads it again.
 pub fn json(review: &Review) -> String {
     serde_json::to_string_pretty(review).unwrap_or_default()
@@ -41,15 +44,20 @@ fn wanted(contract: &ContractReview) -> Option<String> {
         true => String::new(),
         false => format!("version: {}, ", contract.version),
     };
-    let clauses = clauses.join(", ");
+    let more = clauses.len().saturating_sub(MOST_CLAUSES);
+    clauses.truncate(MOST_CLAUSES);
+    let mut clauses = clauses.join(", ");
+    if more > 0 {
+        clauses.push_str(&format!(", … {more} more"));
+    }
     Some(format!("- {{{version}clauses: [{clauses}], because: \"…\", link: \"https://…\"}}"))
 }
 
 /// Where that entry goes.
 fn place(contract: &ContractReview) -> String {
     match contract.file == super::ELSEWHERE {
-        true => contract.file.clone(),
-        false => format!("`history:` of {}", contract.file),
+        true => format!("`{}`", contract.file),
+        false => format!("`history:` of `{}`", contract.file),
     }
 }
 
