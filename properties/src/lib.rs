@@ -17,6 +17,7 @@ pub mod reject;
 pub mod relation;
 pub mod replay;
 pub mod report;
+pub mod review;
 pub mod search;
 pub mod shrink;
 pub mod strategy;

@@ -7,6 +7,7 @@ mod explain;
 mod list;
 mod replay;
 mod run;
+mod review;
 mod search;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -29,6 +30,8 @@ enum Command {
     Replay(replay::Arguments),
     /// Run one kernel of any PTX file, every checker on, and say what it did wrong or left.
     Run(run::Arguments),
+    /// Say what a change weakens, in numbers, and whether it says why.
+    Review(review::Arguments),
     /// List contracts with their clauses and corpora.
     List(list::Arguments),
     /// Say in sentences what contracts promise.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Search(arguments) => search::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::Review(arguments) => review::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Schema => explain::schema(),
