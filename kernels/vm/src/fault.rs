@@ -161,6 +161,13 @@ pub enum FaultKind {
         /// Targets in the table.
         targets: u32,
     },
+    /// A matrix descriptor that leads nowhere.
+    BadDescriptor {
+        /// The descriptor.
+        descriptor: u64,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// The launch ran more warp instructions than its limit.
     InstructionBudget {
         /// The limit.
@@ -357,6 +364,9 @@ impl fmt::Display for FaultKind {
             }
             FaultKind::BadBranchIndex { index, targets } => {
                 write!(f, "index {index} of a branch table with {targets} targets")
+            }
+            FaultKind::BadDescriptor { descriptor, why } => {
+                write!(f, "matrix descriptor {descriptor:#018x}: {why}")
             }
             FaultKind::InstructionBudget { limit } => {
                 write!(f, "more than {limit} warp instructions: it may never end")

@@ -61,6 +61,7 @@ mod module;
 mod parse;
 mod parse_error;
 mod program;
+mod rare;
 mod shared;
 mod space;
 mod syntax;

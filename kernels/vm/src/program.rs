@@ -193,6 +193,7 @@ pub(crate) enum Op {
     Vote(u16),
     ActiveMask { d: Slot },
     Matrix(u16),
+    Rare(u16),
     Trap,
     Unsupported(u16),
 }
@@ -238,6 +239,7 @@ pub(crate) enum Action {
         d: Slot,
     },
     Matrix(u16),
+    Rare(u16),
     Trap,
     Unsupported(u16),
 }
@@ -541,7 +543,11 @@ pub(crate) enum Factor {
 pub(crate) enum Sum {
     F32,
     F16,
-    Int { saturate: bool },
+    /// f32 of which 13 fraction bits are kept: fp8 products of a warpgroup.
+    Short,
+    Int {
+        saturate: bool,
+    },
 }
 
 /// Values every thread of a launch knows.

@@ -65,6 +65,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::Misaligned { .. }
         | FaultKind::ConstWrite { .. }
         | FaultKind::BadBranchIndex { .. }
+        | FaultKind::BadDescriptor { .. }
         | FaultKind::Trap => "house.bounds",
     }
 }

@@ -2,6 +2,7 @@
 
 use super::copy::PendingCopy;
 use super::product::Operands;
+use super::warp::Warp;
 use crate::approx::FloatModel;
 use crate::fault::{BufferPlace, FaultKind, MemorySpace};
 use crate::memory::Memory;
@@ -55,6 +56,8 @@ pub(crate) struct Machine<'m> {
     pub ticks: u64,
     /// Working space of matrix products.
     pub operands: &'m mut Operands,
+    /// Registers for the parts of a larger product.
+    pub tile: &'m mut Warp,
 }
 
 /// A fault before its place and thread are named.

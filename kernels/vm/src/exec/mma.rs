@@ -9,6 +9,9 @@ use crate::program::{Factor, Multiply, Sum};
 
 /// The longest row of any form.
 const LONGEST: usize = 64;
+/// Bits below the largest exponent that an addition keeps.
+const WIDE_BITS: i32 = 25;
+const SHORT_BITS: i32 = 13;
 
 #[inline(never)]
 pub(crate) fn multiply(warp: &mut Warp, what: &Multiply) {
@@ -17,7 +20,7 @@ pub(crate) fn multiply(warp: &mut Warp, what: &Multiply) {
         for column in 0..8 {
             let (lane, at) = (row % 8 * 4 + column / 2, row / 8 * 2 + column % 2);
             match what.sum {
-                Sum::F32 | Sum::Int { .. } => {
+                Sum::F32 | Sum::Short | Sum::Int { .. } => {
                     let start = warp.word(what.c[at])[lane];
                     out[at][lane] = element(warp, what, row, column, start);
                 }
@@ -63,9 +66,14 @@ fn element(warp: &Warp, what: &Multiply, row: usize, column: usize, start: u32) 
     }
     let (x, y) = (&x[..k_count], &y[..k_count]);
     match what.sum {
-        Sum::F16 => match total(x, y, f32::from_bits(f16_to_f32(start))) {
+        Sum::F16 => match total(x, y, f32::from_bits(f16_to_f32(start)), WIDE_BITS) {
             Total::Special(bits) => half_of(bits),
             Total::Exact(sum) => F16.encode(sum, Rounding::Nearest, false),
+        },
+        Sum::Short => match total(x, y, f32::from_bits(start), SHORT_BITS) {
+            // Of the result, too, 13 fraction bits are kept.
+            Total::Exact(_) => single(total(x, y, f32::from_bits(start), SHORT_BITS)) >> 10 << 10,
+            Total::Special(bits) => bits,
         },
         _ if what.left.is_fp8() => {
             // Two halves of the row one after the other; the accumulator comes last.
@@ -76,11 +84,12 @@ fn element(warp: &Warp, what: &Multiply, row: usize, column: usize, start: u32) 
                     .map(|(_, v)| *v)
                     .collect()
             };
-            let first = single(total(&pick(x, false), &pick(y, false), 0.0));
-            let both = single(total(&pick(x, true), &pick(y, true), f32::from_bits(first)));
+            let first = single(total(&pick(x, false), &pick(y, false), 0.0, WIDE_BITS));
+            let both =
+                single(total(&pick(x, true), &pick(y, true), f32::from_bits(first), WIDE_BITS));
             bits32(f32::from_bits(both) + f32::from_bits(start))
         }
-        _ => single(total(x, y, f32::from_bits(start))),
+        _ => single(total(x, y, f32::from_bits(start), WIDE_BITS)),
     }
 }
 
@@ -110,7 +119,7 @@ fn exponent(x: f32) -> Option<i32> {
 }
 
 /// Products and accumulator, each cut toward zero to the common quantum, added exactly.
-fn total(x: &[f32], y: &[f32], start: f32) -> Total {
+fn total(x: &[f32], y: &[f32], start: f32, kept_bits: i32) -> Total {
     let mut highest = exponent(start);
     let mut plain = f64::from(start);
     let mut finite = start.is_finite();
@@ -127,13 +136,13 @@ fn total(x: &[f32], y: &[f32], start: f32) -> Total {
     let Some(highest) = highest else {
         return Total::Exact(0.0);
     };
-    let scale = power_of_two(25 - highest);
+    let scale = power_of_two(kept_bits - highest);
     let mut sum = (f64::from(start) * scale).trunc();
     for (a, b) in x.iter().zip(y) {
         sum += (f64::from(*a) * f64::from(*b) * scale).trunc();
     }
     // A sum of nothing is +0.
-    Total::Exact(if sum == 0.0 { 0.0 } else { sum * power_of_two(highest - 25) })
+    Total::Exact(if sum == 0.0 { 0.0 } else { sum * power_of_two(highest - kept_bits) })
 }
 
 impl Factor {

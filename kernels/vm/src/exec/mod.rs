@@ -12,9 +12,11 @@ pub(crate) mod machine;
 pub(crate) mod matrix;
 pub(crate) mod mma;
 pub(crate) mod product;
+mod rare;
 pub(crate) mod step;
 pub(crate) mod store;
 pub(crate) mod warp;
+mod warpgroup;
 
 use crate::approx::FloatModel;
 use crate::coverage::Coverage;
@@ -99,6 +101,7 @@ struct Scratch {
     copies: Vec<VecDeque<PendingCopy>>,
     commits: Vec<[u32; 32]>,
     operands: Operands,
+    tile: Warp,
 }
 
 thread_local! {
@@ -209,6 +212,7 @@ fn run(
         commits: &mut scratch.commits,
         ticks: 0,
         operands: &mut scratch.operands,
+        tile: &mut scratch.tile,
     };
     let mut blocks = 0;
     let [nx, ny, nz] = launch.grid;

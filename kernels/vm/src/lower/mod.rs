@@ -17,7 +17,9 @@ mod modifiers;
 mod operand;
 mod packed;
 mod visit;
+mod visit_rare;
 mod warp;
+mod warpgroup;
 
 use crate::module::{Entry, Parameter, ParameterType};
 use crate::parse_error::{ParseError, ParseErrorKind};
@@ -25,6 +27,7 @@ use crate::program::{
     Access, Atomic, Barrier, Class, Instr, Matrix, Op, Place, Pure, Reg, SharedArray, Shuffle,
     Slot, Special, Table, Vote,
 };
+use crate::rare::Rare;
 use crate::syntax::{Function, Initial, Instruction, Space, Statement, Tree, Variable};
 use std::collections::HashMap;
 
@@ -127,6 +130,7 @@ pub(crate) struct Lowering<'a, 't> {
     votes: Vec<Vote>,
     tables: Vec<Table>,
     matrices: Vec<Matrix>,
+    rares: Vec<Rare>,
     unsupported: Vec<String>,
 }
 
@@ -233,6 +237,7 @@ impl<'a, 't> Lowering<'a, 't> {
             votes: Vec::new(),
             tables: Vec::new(),
             matrices: Vec::new(),
+            rares: Vec::new(),
             unsupported: Vec::new(),
         }
     }
@@ -427,6 +432,7 @@ impl<'a, 't> Lowering<'a, 't> {
             }
             "ldmatrix" | "stmatrix" | "movmatrix" | "cp" | "mma" => self.matrix(ins, parts),
             "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => self.warp(ins, parts),
+            "wgmma" => self.warpgroup(ins, parts),
             "cvt" => self.convert(ins, parts),
             _ => self.arithmetic(ins, parts),
         }
