@@ -1,11 +1,14 @@
 //! Operands of instructions whose cost lies in their work, not in their dispatch: products of
 //! warpgroups, mbarriers, printing, assertions. Kept apart so that the hot operations stay small.
 
-use crate::program::{Factor, Slot, Sum};
+use crate::program::{Factor, Reg, Slot, Sum};
+use crate::syntax::Space;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Rare {
     Warpgroup(Box<Warpgroup>),
+    Mbarrier(Mbarrier),
+    Bulk(Bulk),
 }
 
 impl Rare {
@@ -58,4 +61,60 @@ impl WideFactor {
             WideFactor::Other(factor) => factor.bits(),
         }
     }
+}
+
+/// An address: a register or none, what is added, and the space the instruction names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub base: Option<Reg>,
+    pub offset: i64,
+    pub space: Space,
+}
+
+/// An operation on an mbarrier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mbarrier {
+    pub act: Act,
+    pub at: At,
+    /// Count, bytes or parity; 1 where it is left out.
+    pub amount: Slot,
+    /// Where the state goes, or comes from for a test.
+    pub state: Option<Slot>,
+    /// Whether the phase is complete.
+    pub complete: Option<Slot>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Act {
+    Init,
+    Invalidate,
+    Arrive {
+        /// Bytes are expected with it; then the amount is theirs and the count is 1.
+        expects: bool,
+        /// Later phases count so many fewer.
+        drops: bool,
+        /// It must not complete the phase.
+        incomplete: bool,
+    },
+    Expect,
+    Complete,
+    /// A test by state, or by the parity in the amount.
+    Test {
+        parity: bool,
+    },
+    /// `cp.async.mbarrier.arrive`: the lanes' copies arrive with the phase.
+    Copies {
+        /// They count among the arrivals expected.
+        counted: bool,
+    },
+}
+
+/// `cp.async.bulk` between global and shared memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bulk {
+    pub to: At,
+    pub from: At,
+    pub bytes: Slot,
+    /// Into shared memory: where its bytes are counted. Without it, out of shared memory.
+    pub counts: Option<At>,
 }

@@ -58,6 +58,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::BarrierMismatch { .. }
         | FaultKind::ExitedAtBarrier { .. }
         | FaultKind::BadBarrier { .. }
+        | FaultKind::Mbarrier { .. }
         | FaultKind::ShuffleInactive { .. }
         | FaultKind::BadMemberMask { .. } => "house.barriers",
         FaultKind::InstructionBudget { .. } => "house.budget",

@@ -1,6 +1,7 @@
 //! What every warp of a launch shares: memories, barriers, limits and what is counted.
 
 use super::copy::PendingCopy;
+use super::mbarrier::Mbarriers;
 use super::product::Operands;
 use super::warp::Warp;
 use crate::approx::FloatModel;
@@ -58,6 +59,7 @@ pub(crate) struct Machine<'m> {
     pub operands: &'m mut Operands,
     /// Registers for the parts of a larger product.
     pub tile: &'m mut Warp,
+    pub mbarriers: &'m mut Mbarriers,
 }
 
 /// A fault before its place and thread are named.

@@ -4,12 +4,14 @@
 pub(crate) mod access;
 pub(crate) mod alu;
 pub(crate) mod atomic;
+mod bulk;
 pub(crate) mod collective;
 mod copy;
 mod deliver;
 pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod matrix;
+mod mbarrier;
 pub(crate) mod mma;
 pub(crate) mod product;
 mod rare;
@@ -28,6 +30,7 @@ use crate::program::{Class, Special};
 use crate::shared::Shared;
 use copy::PendingCopy;
 use machine::{Gate, Local, Machine, Trouble};
+use mbarrier::Mbarriers;
 use product::Operands;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -102,6 +105,7 @@ struct Scratch {
     commits: Vec<[u32; 32]>,
     operands: Operands,
     tile: Warp,
+    mbarriers: Mbarriers,
 }
 
 thread_local! {
@@ -213,6 +217,7 @@ fn run(
         ticks: 0,
         operands: &mut scratch.operands,
         tile: &mut scratch.tile,
+        mbarriers: &mut scratch.mbarriers,
     };
     let mut blocks = 0;
     let [nx, ny, nz] = launch.grid;
@@ -319,6 +324,7 @@ fn special_values(special: Special, warp: u32, entry: &Entry, launch: &Launch<'_
 fn start_block(warps: &mut [Warp], machine: &mut Machine<'_>, block: [u32; 3], threads: u32) {
     machine.gates = [Gate::default(); 16];
     machine.alive_threads = threads;
+    machine.mbarriers.clear();
     machine.shared.start_block();
     machine.local.init.clear();
     machine.local.init.resize(machine.local.data.len(), false);
@@ -374,7 +380,7 @@ fn run_block(
             }
         }
         if !running {
-            return Ok(());
+            return mbarrier::ended(machine);
         }
         let opened = collective::release(warps, machine);
         if !progress && !opened {

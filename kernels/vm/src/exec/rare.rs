@@ -4,6 +4,7 @@ use super::machine::Machine;
 use super::step::Laned;
 use super::warp::{FULL, Warp};
 use super::warpgroup;
+use super::{bulk, mbarrier};
 use crate::rare::Rare;
 
 /// How the warp goes on.
@@ -30,5 +31,7 @@ pub(crate) fn execute(
     }
     match what {
         Rare::Warpgroup(what) => warpgroup::product(warp, machine, what, pc),
+        Rare::Mbarrier(what) => mbarrier::execute(warp, machine, what, mask, pc),
+        Rare::Bulk(what) => bulk::copy(warp, machine, what, mask, pc),
     }
 }

@@ -265,8 +265,9 @@ pub(crate) fn run<V: Vectors>(
                         }
                         Turn::Yield => {
                             machine.left -= granted - slice;
-                            warp.yielding = Some(pc);
                             let (pc, state) = (pc + 1, State::Ready);
+                            // Lanes further on go first: they may be who is waited for.
+                            warp.yielding = Some(pc);
                             warp.fragments.push(Fragment { pc, mask, state });
                             return Ok(Outcome::Slice);
                         }

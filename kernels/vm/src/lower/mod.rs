@@ -12,6 +12,7 @@ mod flatten;
 mod float;
 mod half;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod modifiers;
 mod operand;
@@ -430,8 +431,11 @@ impl<'a, 't> Lowering<'a, 't> {
             "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mov" => {
                 self.memory(ins, parts)
             }
+            "cp" if matches!(parts.get(2), Some(&"mbarrier" | &"bulk")) => self.bulk(ins, parts),
             "ldmatrix" | "stmatrix" | "movmatrix" | "cp" | "mma" => self.matrix(ins, parts),
             "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => self.warp(ins, parts),
+            "mbarrier" => self.mbarrier(ins, parts),
+            "mapa" | "getctarank" => self.cluster(ins, parts),
             "wgmma" => self.warpgroup(ins, parts),
             "cvt" => self.convert(ins, parts),
             _ => self.arithmetic(ins, parts),

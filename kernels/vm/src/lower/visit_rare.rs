@@ -2,7 +2,13 @@
 
 use super::visit::{Role, Visitor};
 use crate::program::Class;
-use crate::rare::{Rare, Wide};
+use crate::rare::{Act, At, Rare, Wide};
+
+fn address(f: Visitor<'_>, at: &mut At) {
+    if let Some(reg) = &mut at.base {
+        f(Role::Use, reg.class, &mut reg.slot);
+    }
+}
 
 pub(super) fn visit(rare: &mut Rare, f: Visitor<'_>) {
     use Class::{Long, Predicate, Word};
@@ -19,6 +25,25 @@ pub(super) fn visit(rare: &mut Rare, f: Visitor<'_>) {
             }
             what.c.iter_mut().for_each(|slot| f(Use, Word, slot));
             what.d.iter_mut().for_each(|slot| f(Define, Word, slot));
+        }
+        Rare::Mbarrier(what) => {
+            address(f, &mut what.at);
+            f(Use, Word, &mut what.amount);
+            if let Some(state) = &mut what.state {
+                let role = if matches!(what.act, Act::Test { .. }) { Use } else { Define };
+                f(role, Long, state);
+            }
+            if let Some(p) = &mut what.complete {
+                f(Define, Predicate, p);
+            }
+        }
+        Rare::Bulk(what) => {
+            address(f, &mut what.to);
+            address(f, &mut what.from);
+            f(Use, Word, &mut what.bytes);
+            if let Some(at) = &mut what.counts {
+                address(f, at);
+            }
         }
     }
 }
