@@ -235,7 +235,25 @@ pub enum FaultKind {
         /// The limit.
         limit: u64,
     },
-    /// `trap`, or a failed device assertion.
+    /// A failed device assertion.
+    Assertion {
+        /// The condition as written.
+        message: String,
+        /// Its file.
+        file: String,
+        /// Its line.
+        line: u32,
+        /// Its function.
+        function: String,
+    },
+    /// Recursion deeper than the machine follows.
+    CallDepth,
+    /// A call through a pointer that leads to no function with such parameters.
+    BadCall {
+        /// The pointer.
+        address: u64,
+    },
+    /// `trap` or `brkpt`.
     Trap,
 }
 
@@ -271,6 +289,8 @@ pub struct Fault {
     pub thread: [u32; 3],
     /// The other side of a race.
     pub other: Option<Party>,
+    /// What the kernel had printed, as in [`crate::Stats::printed`].
+    pub printed: String,
 }
 
 /// A launch that cannot start.
@@ -466,6 +486,13 @@ impl fmt::Display for FaultKind {
             }
             FaultKind::InstructionBudget { limit } => {
                 write!(f, "more than {limit} warp instructions: it may never end")
+            }
+            FaultKind::Assertion { message, file, line, function } => {
+                write!(f, "assertion {message:?} of {function} failed at {file}:{line}")
+            }
+            FaultKind::CallDepth => f.write_str("recursion deeper than the machine follows"),
+            FaultKind::BadCall { address } => {
+                write!(f, "a call to {address:#x}, where no function with such parameters is")
             }
             FaultKind::Trap => f.write_str("the kernel trapped"),
         }

@@ -9,6 +9,14 @@ pub(crate) enum Rare {
     Warpgroup(Box<Warpgroup>),
     Mbarrier(Mbarrier),
     Bulk(Bulk),
+    Print(Print),
+    Assert(Assert),
+    /// A call deeper than calls are inlined.
+    TooDeep,
+    /// A call through a pointer to no function that fits.
+    CallNowhere {
+        address: Slot,
+    },
 }
 
 impl Rare {
@@ -117,4 +125,22 @@ pub(crate) struct Bulk {
     pub bytes: Slot,
     /// Into shared memory: where its bytes are counted. Without it, out of shared memory.
     pub counts: Option<At>,
+}
+
+/// `printf`: where the format and its arguments stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Print {
+    pub format: Slot,
+    pub arguments: Slot,
+    /// The number of arguments printed.
+    pub count: Slot,
+}
+
+/// A failed assertion: where its texts stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Assert {
+    pub message: Slot,
+    pub file: Slot,
+    pub line: Slot,
+    pub function: Slot,
 }

@@ -67,6 +67,9 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::ConstWrite { .. }
         | FaultKind::BadBranchIndex { .. }
         | FaultKind::BadDescriptor { .. }
+        | FaultKind::Assertion { .. }
+        | FaultKind::CallDepth
+        | FaultKind::BadCall { .. }
         | FaultKind::Trap => "house.bounds",
     }
 }

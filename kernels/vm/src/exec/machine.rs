@@ -55,6 +55,8 @@ pub(crate) struct Machine<'m> {
     pub commits: &'m mut [[u32; 32]],
     /// Times that a clock was read.
     pub ticks: u64,
+    /// What the kernel printed.
+    pub printed: String,
     /// Working space of matrix products.
     pub operands: &'m mut Operands,
     /// Registers for the parts of a larger product.

@@ -13,6 +13,7 @@ pub(crate) mod machine;
 pub(crate) mod matrix;
 mod mbarrier;
 pub(crate) mod mma;
+mod print;
 pub(crate) mod product;
 mod rare;
 pub(crate) mod step;
@@ -86,12 +87,14 @@ impl Default for Options {
 }
 
 /// What a launch did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Warp instructions executed.
     pub warp_instructions: u64,
     /// Blocks run.
     pub blocks: u64,
+    /// What the kernel printed, thread after thread as they ran; the first 64 KiB of it.
+    pub printed: String,
 }
 
 /// Allocations kept from launch to launch.
@@ -215,6 +218,7 @@ fn run(
         copies: &mut scratch.copies[..warp_count],
         commits: &mut scratch.commits,
         ticks: 0,
+        printed: String::new(),
         operands: &mut scratch.operands,
         tile: &mut scratch.tile,
         mbarriers: &mut scratch.mbarriers,
@@ -231,13 +235,14 @@ fn run(
                 start_block(warps, &mut machine, block, threads);
                 let ended = run_block(warps, &mut machine, limits);
                 if let Err((warp, raised)) = ended {
-                    result = Err(report(&machine, launch, block, warp, *raised));
+                    result = Err(report(&mut machine, launch, block, warp, *raised));
                     break 'grid;
                 }
             }
         }
     }
-    let stats = Stats { warp_instructions: limits.instructions - machine.left, blocks };
+    let printed = std::mem::take(&mut machine.printed);
+    let stats = Stats { warp_instructions: limits.instructions - machine.left, blocks, printed };
     result.map(|()| stats)
 }
 
@@ -397,7 +402,7 @@ fn raised(pc: u32, mask: u32, trouble: Box<Trouble>) -> Box<Raised> {
 
 /// Names places and threads.
 fn report(
-    machine: &Machine<'_>,
+    machine: &mut Machine<'_>,
     launch: &Launch<'_>,
     block: [u32; 3],
     warp: usize,
@@ -438,5 +443,6 @@ fn report(
         block,
         thread: index(warp as u32 * 32 + raised.lane),
         other,
+        printed: std::mem::take(&mut machine.printed),
     }))
 }

@@ -4,7 +4,8 @@ use super::machine::Machine;
 use super::step::Laned;
 use super::warp::{FULL, Warp};
 use super::warpgroup;
-use super::{bulk, mbarrier};
+use super::{bulk, mbarrier, print};
+use crate::fault::FaultKind;
 use crate::rare::Rare;
 
 /// How the warp goes on.
@@ -32,6 +33,14 @@ pub(crate) fn execute(
     match what {
         Rare::Warpgroup(what) => warpgroup::product(warp, machine, what, pc),
         Rare::Mbarrier(what) => mbarrier::execute(warp, machine, what, mask, pc),
+        Rare::Print(what) => print::print(warp, machine, what, mask, pc),
+        Rare::Assert(what) => print::assertion(warp, machine, what, mask, pc),
+        Rare::TooDeep => Err((mask.trailing_zeros(), FaultKind::CallDepth.into())),
+        Rare::CallNowhere { address } => {
+            let lane = mask.trailing_zeros();
+            let address = warp.longs[usize::from(*address)].0[lane as usize & 31];
+            Err((lane, FaultKind::BadCall { address }.into()))
+        }
         Rare::Bulk(what) => bulk::copy(warp, machine, what, mask, pc),
     }
 }

@@ -5,6 +5,7 @@ mod allocate;
 mod arithmetic;
 mod bits;
 mod blocks;
+mod calls;
 mod compare;
 mod control;
 mod convert;
@@ -42,6 +43,8 @@ pub(crate) struct Lowered {
 pub(crate) enum Refusal {
     /// The machine has no such operation.
     Unsupported,
+    /// The machine lacks what this names.
+    Missing(String),
     /// The text is wrong.
     Wrong(ParseErrorKind),
 }
@@ -179,10 +182,12 @@ pub(crate) fn lower(tree: &Tree<'_>) -> Result<Lowered, ParseError> {
         }
     }
     for (at, name, offset) in pointers {
-        if let Some(target) = addresses.get(name)
+        let variable = addresses.get(name).map(|at| crate::space::DATA_BASE.wrapping_add(*at));
+        let target = variable.or_else(|| calls::function_address(tree, name));
+        if let Some(target) = target
             && at + 8 <= data.len()
         {
-            let address = crate::space::DATA_BASE.wrapping_add(*target).wrapping_add(offset as u64);
+            let address = target.wrapping_add(offset as u64);
             data[at..at + 8].copy_from_slice(&address.to_le_bytes());
         }
     }
@@ -400,10 +405,13 @@ impl<'a, 't> Lowering<'a, 't> {
         let start = self.code.len();
         match self.select(instruction) {
             Ok(()) => Ok(()),
-            Err(Refusal::Unsupported) => {
+            Err(refusal @ (Refusal::Unsupported | Refusal::Missing(_))) => {
                 self.code.truncate(start);
                 self.places.truncate(start);
-                self.unsupported.push(instruction.opcode.to_owned());
+                self.unsupported.push(match refusal {
+                    Refusal::Missing(name) => name,
+                    _ => instruction.opcode.to_owned(),
+                });
                 self.emit(Op::Unsupported(self.unsupported.len() as u16 - 1));
                 Ok(())
             }

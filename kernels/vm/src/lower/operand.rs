@@ -281,7 +281,11 @@ impl<'a> Lowering<'a, '_> {
             {
                 Err(Refusal::Unsupported)
             }
-            None if self.tree.functions.iter().any(|f| f.name == name) => Err(Refusal::Unsupported),
+            None if class == Class::Long
+                && let Some(address) = super::calls::function_address(self.tree, name) =>
+            {
+                Ok(self.constant(address, class))
+            }
             None => Self::unknown(name),
         }
     }

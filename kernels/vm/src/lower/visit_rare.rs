@@ -37,6 +37,19 @@ pub(super) fn visit(rare: &mut Rare, f: Visitor<'_>) {
                 f(Define, Predicate, p);
             }
         }
+        Rare::Print(what) => {
+            f(Use, Long, &mut what.format);
+            f(Use, Long, &mut what.arguments);
+            f(Define, Word, &mut what.count);
+        }
+        Rare::Assert(what) => {
+            for slot in [&mut what.message, &mut what.file, &mut what.function] {
+                f(Use, Long, slot);
+            }
+            f(Use, Word, &mut what.line);
+        }
+        Rare::TooDeep => {}
+        Rare::CallNowhere { address } => f(Use, Long, address),
         Rare::Bulk(what) => {
             address(f, &mut what.to);
             address(f, &mut what.from);
