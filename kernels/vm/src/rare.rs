@@ -11,6 +11,13 @@ pub(crate) enum Rare {
     Bulk(Bulk),
     Print(Print),
     Assert(Assert),
+    Exchange(Exchange),
+    Tile(Tile),
+    /// A vector's address must be a multiple of its size.
+    Aligned {
+        at: At,
+        bytes: u32,
+    },
     /// A call deeper than calls are inlined.
     TooDeep,
     /// A call through a pointer to no function that fits.
@@ -22,7 +29,7 @@ pub(crate) enum Rare {
 impl Rare {
     /// All lanes of the warp execute it together.
     pub fn aligned(&self) -> bool {
-        matches!(self, Rare::Warpgroup(_))
+        matches!(self, Rare::Warpgroup(_) | Rare::Tile(_))
     }
 }
 
@@ -143,4 +150,37 @@ pub(crate) struct Assert {
     pub file: Slot,
     pub line: Slot,
     pub function: Slot,
+}
+
+/// An exchange of sixteen bytes: where, what stood there, what comes, and what must stand there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exchange {
+    pub at: At,
+    pub old: Option<[Slot; 2]>,
+    pub new: [Slot; 2],
+    pub expected: Option<[Slot; 2]>,
+}
+
+/// `wmma.load` or `wmma.store`: a tile in memory, spread over registers as `mma` takes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tile {
+    pub at: At,
+    /// Elements from one line to the next; none for the least there can be.
+    pub stride: Option<Slot>,
+    pub part: Part,
+    pub element_bytes: u8,
+    /// Lines of memory run across the fragment's lines.
+    pub across: bool,
+    pub regs: [Slot; 8],
+    pub count: u8,
+    pub store: bool,
+}
+
+/// Which fragment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// A factor: `lines` rows or columns of `k`.
+    Factor { lines: u8, k: u8, left: bool },
+    /// Sums of rows by eight columns times so many.
+    Sum { rows: u8, columns: u8 },
 }

@@ -18,6 +18,7 @@ pub(crate) mod product;
 mod rare;
 pub(crate) mod step;
 pub(crate) mod store;
+mod tile;
 pub(crate) mod warp;
 mod warpgroup;
 

@@ -4,7 +4,7 @@ use super::machine::Machine;
 use super::step::Laned;
 use super::warp::{FULL, Warp};
 use super::warpgroup;
-use super::{bulk, mbarrier, print};
+use super::{bulk, mbarrier, print, tile};
 use crate::fault::FaultKind;
 use crate::rare::Rare;
 
@@ -35,6 +35,9 @@ pub(crate) fn execute(
         Rare::Mbarrier(what) => mbarrier::execute(warp, machine, what, mask, pc),
         Rare::Print(what) => print::print(warp, machine, what, mask, pc),
         Rare::Assert(what) => print::assertion(warp, machine, what, mask, pc),
+        Rare::Exchange(what) => tile::exchange(warp, machine, what, mask, pc),
+        Rare::Tile(what) => tile::tile(warp, machine, what, pc),
+        Rare::Aligned { at, bytes } => tile::aligned(warp, machine, *at, *bytes, mask),
         Rare::TooDeep => Err((mask.trailing_zeros(), FaultKind::CallDepth.into())),
         Rare::CallNowhere { address } => {
             let lane = mask.trailing_zeros();

@@ -20,7 +20,7 @@ const ORDER: &[&str] = &[
 ];
 
 impl<'a> Lowering<'a, '_> {
-    fn at(&mut self, operand: &Operand<'a>, space: Space) -> Lower<At> {
+    pub(super) fn at(&mut self, operand: &Operand<'a>, space: Space) -> Lower<At> {
         let (base, offset, implied) = self.address(operand)?;
         let space = if space == Space::Generic { implied.unwrap_or(space) } else { space };
         Ok(At { base, offset, space })

@@ -18,6 +18,7 @@ mod memory;
 mod modifiers;
 mod operand;
 mod packed;
+mod quad;
 mod visit;
 mod visit_rare;
 mod warp;
@@ -57,6 +58,8 @@ pub(crate) enum Binding {
         reg: Reg,
         bits: u8,
     },
+    /// 128 bits, the lower half first.
+    Pair([Slot; 2]),
     Shared(u32),
     DynamicShared,
     Local(u32),
@@ -355,8 +358,8 @@ impl<'a, 't> Lowering<'a, 't> {
         if count.is_some() {
             self.scope().families.push((name, Family { class, bits }));
         } else {
-            let reg = self.fresh(class);
-            self.bind(name, Binding::Register { reg, bits });
+            let binding = self.new_register(class, bits);
+            self.bind(name, binding);
         }
         Ok(())
     }
@@ -444,6 +447,7 @@ impl<'a, 't> Lowering<'a, 't> {
             "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => self.warp(ins, parts),
             "mbarrier" => self.mbarrier(ins, parts),
             "mapa" | "getctarank" => self.cluster(ins, parts),
+            "wmma" => self.tiles(ins, parts),
             "wgmma" => self.warpgroup(ins, parts),
             "cvt" => self.convert(ins, parts),
             _ => self.arithmetic(ins, parts),

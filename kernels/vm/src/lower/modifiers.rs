@@ -59,6 +59,7 @@ pub(super) fn known(parts: &[&str]) -> bool {
         "slct" => &[&["ftz"]],
         "cvt" if parts.get(1) == Some(&"pack") => return true,
         "cvt" => &[ROUNDING, INTEGRAL, NARROW],
+        "atom" | "ld" | "st" if parts.last() == Some(&"b128") => return true,
         "ld" | "ldu" | "st" => &[ORDER, SPACES, CACHE],
         "atom" | "red" => &[ORDER, SPACES, ATOMIC],
         "ret" | "exit" | "bra" | "brx" | "call" | "trap" | "brkpt" | "bar" | "barrier"
@@ -67,7 +68,7 @@ pub(super) fn known(parts: &[&str]) -> bool {
         | "cvta" | "isspacep" | "mov" | "ldmatrix" | "stmatrix" | "movmatrix" | "cp" | "mma"
         | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" | "copysign"
         // These are matched as a whole where they are lowered.
-        | "testp" | "wgmma" | "mbarrier" | "mapa" | "getctarank" => return true,
+        | "testp" | "wgmma" | "wmma" | "mbarrier" | "mapa" | "getctarank" => return true,
         _ => return false,
     };
     parts[1..].iter().all(|part| {

@@ -48,6 +48,22 @@ pub(super) fn visit(rare: &mut Rare, f: Visitor<'_>) {
             }
             f(Use, Word, &mut what.line);
         }
+        Rare::Exchange(what) => {
+            address(f, &mut what.at);
+            let sources = what.new.iter_mut().chain(what.expected.iter_mut().flatten());
+            sources.for_each(|slot| f(Use, Long, slot));
+            what.old.iter_mut().flatten().for_each(|slot| f(Define, Long, slot));
+        }
+        Rare::Tile(what) => {
+            address(f, &mut what.at);
+            if let Some(stride) = &mut what.stride {
+                f(Use, Word, stride);
+            }
+            let role = if what.store { Use } else { Define };
+            let slots = what.regs.iter_mut().take(what.count.into());
+            slots.for_each(|slot| f(role, Word, slot));
+        }
+        Rare::Aligned { at, .. } => address(f, at),
         Rare::TooDeep => {}
         Rare::CallNowhere { address } => f(Use, Long, address),
         Rare::Bulk(what) => {
