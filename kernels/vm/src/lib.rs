@@ -45,6 +45,9 @@
 // Loops over lanes index several arrays at once.
 #![allow(clippy::needless_range_loop)]
 
+#[doc = include_str!("../CONFORMANCE.md")]
+pub mod conformance {}
+
 mod approx;
 mod coverage;
 mod dispatch;

@@ -304,7 +304,7 @@ fn whatever_is_missing_says_its_name() {
 #[test]
 fn the_checked_in_kernels_need_nothing_that_is_missing() {
     let mut seen = 0;
-    for folder in ["../ptx", "tests/ptx"] {
+    for folder in ["../ptx", "tests/ptx", "tests/ptx/triton"] {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         for file in std::fs::read_dir(folder).unwrap() {
             let path = file.unwrap().path();
