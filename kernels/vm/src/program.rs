@@ -324,6 +324,8 @@ pub(crate) struct Atomic {
 pub(crate) enum BarrierKind {
     Sync,
     Arrive,
+    /// `barrier.cluster.wait`: the cluster is one block.
+    Cluster,
     RedPopc,
     RedAnd,
     RedOr,

@@ -45,7 +45,8 @@ pub(crate) struct Machine<'m> {
     pub checks: bool,
     /// Instructions left in the launch.
     pub left: u64,
-    pub gates: [Gate; 16],
+    /// The last is the cluster's.
+    pub gates: [Gate; 17],
     /// Threads of the block that have not exited.
     pub alive_threads: u32,
     pub block_threads: u32,

@@ -213,7 +213,7 @@ fn run(
         wide: dispatch::detect(),
         checks: options.checks,
         left: limits.instructions,
-        gates: [Gate::default(); 16],
+        gates: [Gate::default(); 17],
         alive_threads: threads,
         block_threads: threads,
         copies: &mut scratch.copies[..warp_count],
@@ -328,7 +328,7 @@ fn special_values(special: Special, warp: u32, entry: &Entry, launch: &Launch<'_
 }
 
 fn start_block(warps: &mut [Warp], machine: &mut Machine<'_>, block: [u32; 3], threads: u32) {
-    machine.gates = [Gate::default(); 16];
+    machine.gates = [Gate::default(); 17];
     machine.alive_threads = threads;
     machine.mbarriers.clear();
     machine.shared.start_block();

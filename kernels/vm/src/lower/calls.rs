@@ -113,7 +113,7 @@ impl<'a> Lowering<'a, '_> {
             if callee.returns.len() != returns.len() || callee.parameters.len() != arguments.len() {
                 return bad();
             }
-            return self.inline(callee, returns, arguments);
+            return self.inline(callee, returns, arguments, false);
         }
         match (name, returns, arguments) {
             ("vprintf", [count], [format, list]) => {
@@ -188,7 +188,7 @@ impl<'a> Lowering<'a, '_> {
             let next = self.code.len();
             self.emit_branch();
             self.guard = (0, false);
-            self.inline(callee, returns, arguments)?;
+            self.inline(callee, returns, arguments, true)?;
             ends.push(self.code.len());
             self.emit_branch();
             self.land(next);
@@ -206,9 +206,12 @@ impl<'a> Lowering<'a, '_> {
         callee: &Function<'a>,
         returns: &[Binding],
         arguments: &[Binding],
+        through_pointer: bool,
     ) -> Lower<()> {
         let within = self.calls.iter().filter(|name| **name == callee.name).count();
-        let full = within > 0 && self.next.iter().any(|n| *n > MOST_REGISTERS);
+        // Each call through a pointer may become many.
+        let grows = within > 0 || through_pointer && self.calls.len() > 2;
+        let full = grows && self.next.iter().any(|n| *n > MOST_REGISTERS);
         if full || within >= deepest(callee) || self.calls.len() > 2 * DEEPEST {
             self.push_rare(Rare::TooDeep);
             return Ok(());

@@ -110,7 +110,23 @@ impl<'a> Lowering<'a, '_> {
     }
 
     fn barrier(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
-        if parts.contains(&"cluster") {
+        if let ["barrier", "cluster", action, rest @ ..] = parts {
+            let known = ["release", "acquire", "relaxed", "aligned"];
+            match (*action, ins.operands.as_slice()) {
+                _ if !rest.iter().all(|part| known.contains(part)) => {}
+                // Whoever waits has arrived: the wait stands for both.
+                ("arrive", []) => return Ok(()),
+                ("wait", []) => {
+                    /// Behind the block's own sixteen.
+                    const CLUSTER_GATE: u32 = 16;
+                    let (kind, id) = (BarrierKind::Cluster, self.word_constant(CLUSTER_GATE));
+                    let barrier = Barrier { kind, id, count: None, d: None, p: 0, negate: false };
+                    self.barriers.push(barrier);
+                    self.emit(Op::Barrier(self.barriers.len() as u16 - 1));
+                    return Ok(());
+                }
+                _ => {}
+            }
             return Err(Refusal::Unsupported);
         }
         if parts.contains(&"warp") {

@@ -162,16 +162,17 @@ impl<'a> Lowering<'a, '_> {
     /// The only block of a cluster has rank 0 and its own shared memory.
     pub(super) fn cluster(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
         match (parts, ins.operands.as_slice()) {
-            (["mapa", "shared::cluster", "u32"], [d, a, Operand::Int(0)]) => {
-                let d = self.target(d, Class::Word)?;
-                let a = self.word(a)?;
-                self.emit(Op::Mov32 { d, a });
+            // Another rank leads nowhere, and an access says so.
+            (["mapa", "shared::cluster", "u32"], [d, a, rank]) => {
+                let d = Self::as_word(self.target(d, Class::Word)?);
+                let sources = [self.word(a)?, self.word(rank)?].map(Self::as_word);
+                self.pure(|a, rank, _| if rank == 0 { a } else { u32::MAX.into() }, d, &sources);
                 Ok(())
             }
-            (["mapa", "u64"] | ["mapa", "shared::cluster", "u64"], [d, a, Operand::Int(0)]) => {
-                let d = self.target(d, Class::Long)?;
-                let a = self.long(a)?;
-                self.emit(Op::Mov64 { d, a });
+            (["mapa", "u64"] | ["mapa", "shared::cluster", "u64"], [d, a, rank]) => {
+                let d = Self::as_long(self.target(d, Class::Long)?);
+                let sources = [Self::as_long(self.long(a)?), Self::as_word(self.word(rank)?)];
+                self.pure(|a, rank, _| if rank == 0 { a } else { u64::MAX }, d, &sources);
                 Ok(())
             }
             (["getctarank", .., "u32" | "u64"], [d, _]) => {

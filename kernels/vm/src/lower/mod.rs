@@ -255,6 +255,11 @@ impl<'a, 't> Lowering<'a, 't> {
         self.place.ptx_line = function.line;
         self.open_scope();
         self.declare_parameters(function);
+        if function.cluster_blocks > 1 {
+            let blocks = function.cluster_blocks;
+            self.unsupported.push(format!(".reqnctapercluster of {blocks} blocks"));
+            self.emit(Op::Unsupported(0));
+        }
         if let Some(body) = &function.body {
             self.calls.push(function.name);
             self.body(body)?;

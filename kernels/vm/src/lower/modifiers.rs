@@ -25,8 +25,17 @@ const NARROW: &[&str] = &[
 const ORDER: &[&str] = &[
     "weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys",
 ];
-const SPACES: &[&str] =
-    &["global", "shared", "shared::cta", "local", "const", "param", "param::entry", "param::func"];
+const SPACES: &[&str] = &[
+    "global",
+    "shared",
+    "shared::cta",
+    "shared::cluster",
+    "local",
+    "const",
+    "param",
+    "param::entry",
+    "param::func",
+];
 const CACHE: &[&str] =
     &["nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "unified", "v2", "v4", "v8"];
 const ATOMIC: &[&str] = &[
