@@ -49,7 +49,9 @@ fn image(
 
 #[test]
 fn tiles_of_every_shape_and_layout() {
-    let forms: [(&str, [usize; 2], &str, &str, [bool; 3]); 8] = [
+    /// Entry, rows and columns, types of factors and sums, which of A, B and D lie by columns.
+    type Tile = (&'static str, [usize; 2], &'static str, &'static str, [bool; 3]);
+    let forms: [Tile; 8] = [
         ("half_16x16_rr", [16, 16], "half", "float", [false, false, false]),
         ("half_16x16_cc", [16, 16], "half", "float", [true, true, true]),
         ("half_32x8_rc", [32, 8], "half", "float", [false, true, false]),

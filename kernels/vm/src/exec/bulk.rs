@@ -51,7 +51,7 @@ fn checked(
     space: MemorySpace,
     store: bool,
 ) -> Result<(), Box<Trouble>> {
-    if (address | u64::from(bytes)) % PIECE as u64 != 0 {
+    if !(address | u64::from(bytes)).is_multiple_of(PIECE as u64) {
         return Err(machine.misaligned(space, address, PIECE as u32, store));
     }
     if bytes > LARGEST {

@@ -37,7 +37,7 @@ impl Big {
     fn shifted(value: u128, by: u32) -> Big {
         let mut words = vec![0; (by / 32) as usize];
         let (low, high) = (value << (by % 32), (value >> 64) >> (64 - by % 32).min(127));
-        let high = if by % 32 == 0 { 0 } else { high };
+        let high = if by.is_multiple_of(32) { 0 } else { high };
         words.extend((0..4).map(|i| (low >> (32 * i)) as u32));
         words.push(high as u32);
         Big(words)
@@ -88,7 +88,7 @@ impl Big {
     }
 
     /// The 64 bits from `at` on, and whether any is set below.
-    fn from_bit(&self, at: u32) -> (u64, bool) {
+    fn at_bit(&self, at: u32) -> (u64, bool) {
         let (word, bit) = ((at / 32) as usize, at % 32);
         let three = (0..3).fold(0u128, |all, i| all | u128::from(self.word(word + i)) << (32 * i));
         let below = self.0.iter().take(word).any(|w| *w != 0)
@@ -149,8 +149,8 @@ impl Format {
     fn rounded(self, negative: bool, exact: &Big, mode: Mode) -> u64 {
         let top = exact.bits() as i32 - 1 - SCALE;
         let quantum = top.max(self.least_exponent()) - (self.precision as i32 - 1);
-        let (kept, below) = exact.from_bit((quantum + SCALE) as u32);
-        let half = exact.from_bit((quantum + SCALE - 1) as u32);
+        let (kept, below) = exact.at_bit((quantum + SCALE) as u32);
+        let half = exact.at_bit((quantum + SCALE - 1) as u32);
         let (is_half, more) = (half.0 & 1 == 1, half.1);
         let any = below;
         let up = match mode {
@@ -173,7 +173,7 @@ impl Format {
             Mode::Down => !negative,
             Mode::Up => negative,
         };
-        self.sign(negative) | self.infinity() - u64::from(stays)
+        self.sign(negative) | (self.infinity() - u64::from(stays))
     }
 
     /// A finite value in this format.

@@ -161,7 +161,7 @@ fn sign24(x: i128) -> i128 {
 }
 
 fn high(a: i128, b: i128, bits: u32) -> i128 {
-    match (a * 1).checked_mul(b) {
+    match a.checked_mul(b) {
         Some(product) => product >> bits,
         // Both are unsigned and of 64 bits.
         None => ((a as u128).wrapping_mul(b as u128) >> bits) as i128,
@@ -433,7 +433,8 @@ fn memory(out: &mut Vec<Form>) {
 
 fn atomics(out: &mut Vec<Form>) {
     let wide = |bits: u32, signed: bool| Type { name: "", bits, signed };
-    let list: [(&str, u32, bool, fn(i128, i128, i128) -> i128); 20] = [
+    type Update = fn(i128, i128, i128) -> i128;
+    let list: [(&str, u32, bool, Update); 20] = [
         ("add.u32", 32, false, |old, a, _| old + a),
         ("add.s32", 32, true, |old, a, _| old + a),
         ("add.u64", 64, false, |old, a, _| old + a),

@@ -48,7 +48,8 @@ fn votes(out: &mut Vec<Form>) {
     let holds = |x: &Operands| x[0] > 100;
     let count = move |x: &[Operands; 32]| x.iter().filter(|x| holds(x)).count();
     let before = "setp.gt.u32 %p1, %r1, 100;";
-    let list: [(&str, Box<dyn Fn(&[Operands; 32]) -> bool>); 3] = [
+    type Test = Box<dyn Fn(&[Operands; 32]) -> bool>;
+    let list: [(&str, Test); 3] = [
         ("any", Box::new(move |x| count(x) > 0)),
         ("all", Box::new(move |x| count(x) == 32)),
         ("uni", Box::new(move |x| count(x) % 32 == 0)),
@@ -106,7 +107,8 @@ fn votes(out: &mut Vec<Form>) {
 }
 
 fn reductions(out: &mut Vec<Form>) {
-    let list: [(&str, fn(u32, u32) -> u32); 9] = [
+    type Join = fn(u32, u32) -> u32;
+    let list: [(&str, Join); 9] = [
         ("add.u32", u32::wrapping_add),
         ("add.s32", u32::wrapping_add),
         ("min.u32", Ord::min),
