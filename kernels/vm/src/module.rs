@@ -5,6 +5,7 @@ use crate::program::{
     Access, Action, Atomic, Barrier, Matrix, Place, Pure, Reg, SharedArray, Shuffle, Slot, Special,
     Step, Table, Vote,
 };
+use crate::rare::Rare;
 use crate::syntax::SourceLine;
 use std::collections::HashMap;
 
@@ -99,6 +100,7 @@ pub struct Entry {
     pub(crate) votes: Vec<Vote>,
     pub(crate) tables: Vec<Table>,
     pub(crate) matrices: Vec<Matrix>,
+    pub(crate) rares: Vec<Rare>,
     pub(crate) unsupported: Vec<String>,
     /// Seed of this entry's edges among the fuzzer's counters.
     pub(crate) edge_seed: u32,

@@ -58,6 +58,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::BarrierMismatch { .. }
         | FaultKind::ExitedAtBarrier { .. }
         | FaultKind::BadBarrier { .. }
+        | FaultKind::Mbarrier { .. }
         | FaultKind::ShuffleInactive { .. }
         | FaultKind::BadMemberMask { .. } => "house.barriers",
         FaultKind::InstructionBudget { .. } => "house.budget",
@@ -65,6 +66,10 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::Misaligned { .. }
         | FaultKind::ConstWrite { .. }
         | FaultKind::BadBranchIndex { .. }
+        | FaultKind::BadDescriptor { .. }
+        | FaultKind::Assertion { .. }
+        | FaultKind::CallDepth
+        | FaultKind::BadCall { .. }
         | FaultKind::Trap => "house.bounds",
     }
 }

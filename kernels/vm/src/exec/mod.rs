@@ -4,17 +4,23 @@
 pub(crate) mod access;
 pub(crate) mod alu;
 pub(crate) mod atomic;
+mod bulk;
 pub(crate) mod collective;
 mod copy;
 mod deliver;
 pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod matrix;
+mod mbarrier;
 pub(crate) mod mma;
+mod print;
 pub(crate) mod product;
+mod rare;
 pub(crate) mod step;
 pub(crate) mod store;
+mod tile;
 pub(crate) mod warp;
+mod warpgroup;
 
 use crate::approx::FloatModel;
 use crate::coverage::Coverage;
@@ -27,6 +33,7 @@ use crate::shared::Shared;
 use crate::watch::Watch;
 use copy::PendingCopy;
 use machine::{Gate, Local, Machine, Trouble};
+use mbarrier::Mbarriers;
 use product::Operands;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -82,12 +89,14 @@ impl Default for Options {
 }
 
 /// What a launch did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Warp instructions executed.
     pub warp_instructions: u64,
     /// Blocks run.
     pub blocks: u64,
+    /// What the kernel printed, thread after thread as they ran; the first 64 KiB of it.
+    pub printed: String,
 }
 
 /// Allocations kept from launch to launch.
@@ -100,6 +109,8 @@ struct Scratch {
     copies: Vec<VecDeque<PendingCopy>>,
     commits: Vec<[u32; 32]>,
     operands: Operands,
+    tile: Warp,
+    mbarriers: Mbarriers,
 }
 
 thread_local! {
@@ -238,14 +249,17 @@ fn run(
         wide: dispatch::detect(),
         checks: options.checks,
         left: limits.instructions,
-        gates: [Gate::default(); 16],
+        gates: [Gate::default(); 17],
         alive_threads: threads,
         block_threads: threads,
         copies: &mut scratch.copies[..warp_count],
         commits: &mut scratch.commits,
         ticks: 0,
+        printed: String::new(),
         operands: &mut scratch.operands,
         watch,
+        tile: &mut scratch.tile,
+        mbarriers: &mut scratch.mbarriers,
     };
     let mut blocks = 0;
     let [nx, ny, nz] = launch.grid;
@@ -259,13 +273,14 @@ fn run(
                 start_block(warps, &mut machine, block, threads);
                 let ended = run_block(warps, &mut machine, limits);
                 if let Err((warp, raised)) = ended {
-                    result = Err(report(&machine, launch, block, warp, *raised));
+                    result = Err(report(&mut machine, launch, block, warp, *raised));
                     break 'grid;
                 }
             }
         }
     }
-    let stats = Stats { warp_instructions: limits.instructions - machine.left, blocks };
+    let printed = std::mem::take(&mut machine.printed);
+    let stats = Stats { warp_instructions: limits.instructions - machine.left, blocks, printed };
     result.map(|()| stats)
 }
 
@@ -353,8 +368,9 @@ fn start_block(warps: &mut [Warp], machine: &mut Machine<'_>, block: [u32; 3], t
     if let Some(watch) = &mut machine.watch {
         watch.block = block;
     }
-    machine.gates = [Gate::default(); 16];
+    machine.gates = [Gate::default(); 17];
     machine.alive_threads = threads;
+    machine.mbarriers.clear();
     machine.shared.start_block();
     machine.local.init.clear();
     machine.local.init.resize(machine.local.data.len(), false);
@@ -410,7 +426,7 @@ fn run_block(
             }
         }
         if !running {
-            return Ok(());
+            return mbarrier::ended(machine);
         }
         let opened = collective::release(warps, machine);
         if !progress && !opened {
@@ -427,7 +443,7 @@ fn raised(pc: u32, mask: u32, trouble: Box<Trouble>) -> Box<Raised> {
 
 /// Names places and threads.
 fn report(
-    machine: &Machine<'_>,
+    machine: &mut Machine<'_>,
     launch: &Launch<'_>,
     block: [u32; 3],
     warp: usize,
@@ -468,5 +484,6 @@ fn report(
         block,
         thread: index(warp as u32 * 32 + raised.lane),
         other,
+        printed: std::mem::take(&mut machine.printed),
     }))
 }

@@ -18,6 +18,7 @@ impl<'a> Lowering<'a, '_> {
             self.shuffles.len(),
             self.votes.len(),
             self.matrices.len(),
+            self.rares.len(),
             self.unsupported.len(),
             self.tables.len(),
             self.edges as usize,
@@ -122,6 +123,7 @@ impl<'a> Lowering<'a, '_> {
             votes: self.votes,
             tables: self.tables,
             matrices: self.matrices,
+            rares: self.rares,
             unsupported: self.unsupported,
             edge_seed: seed,
         })

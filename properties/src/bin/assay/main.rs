@@ -6,8 +6,8 @@ mod doctor;
 mod explain;
 mod list;
 mod replay;
-mod run;
 mod review;
+mod run;
 mod search;
 
 use clap::{Parser, Subcommand, ValueEnum};
