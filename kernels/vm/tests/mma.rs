@@ -197,14 +197,10 @@ fn every_product_has_the_bits_of_an_h200() {
     let file = std::fs::read(path).unwrap_or_else(|e| panic!("{path}: {e}"));
     let golden = SafeTensors::deserialize(&file).expect("a safetensors file");
     let mut failures = Vec::new();
-    for form in 0..FORMS.len() {
+    for (form, (name, ..)) in FORMS.iter().enumerate() {
         let (wrong, first) = compare(form, &golden);
         for (kind, wrong) in KINDS.iter().zip(wrong).filter(|(_, wrong)| *wrong > 0) {
-            failures.push(format!(
-                "{}: {wrong} of {} tiles, {kind}",
-                FORMS[form].0,
-                TILES / KINDS.len()
-            ));
+            failures.push(format!("{name}: {wrong} of {} tiles, {kind}", TILES / KINDS.len()));
         }
         failures.extend(first);
     }

@@ -10,6 +10,9 @@ use crate::program::{Factor, Multiply, Sum};
 
 /// The longest row of any form.
 const LONGEST: usize = 64;
+/// Bits below the largest exponent that an addition keeps.
+const WIDE_BITS: i32 = 25;
+const SHORT_BITS: i32 = 13;
 
 #[inline(never)]
 pub(crate) fn multiply(warp: &mut Warp, what: &Multiply) {
@@ -18,7 +21,7 @@ pub(crate) fn multiply(warp: &mut Warp, what: &Multiply) {
         for column in 0..8 {
             let (lane, at) = (row % 8 * 4 + column / 2, row / 8 * 2 + column % 2);
             match what.sum {
-                Sum::F32 | Sum::Int { .. } => {
+                Sum::F32 | Sum::Short | Sum::Int { .. } => {
                     let start = warp.word(what.c[at])[lane];
                     out[at][lane] = element(warp, what, row, column, start);
                 }
@@ -63,9 +66,9 @@ fn element(warp: &Warp, what: &Multiply, row: usize, column: usize, start: u32) 
         y[k] = what.right.float(right(k));
     }
     let (x, y) = (&x[..k_count], &y[..k_count]);
-    let lowest = what.left.lowest_exponent();
+    let wide = Cut { lowest: what.left.lowest_exponent(), kept_bits: WIDE_BITS };
     match what.sum {
-        Sum::F16 => match total(x, y, f32::from_bits(f16_to_f32(start)), lowest) {
+        Sum::F16 => match total(x, y, f32::from_bits(f16_to_f32(start)), wide) {
             Total::Special(bits) => half_of(bits),
             Total::Exact(sum) => {
                 let bits = F16.encode(sum, Rounding::Nearest, false);
@@ -73,6 +76,13 @@ fn element(warp: &Warp, what: &Multiply, row: usize, column: usize, start: u32) 
                 if bits << 17 == 0 { 0 } else { bits }
             }
         },
+        Sum::Short => {
+            match total(x, y, f32::from_bits(start), Cut { kept_bits: SHORT_BITS, ..wide }) {
+                // Of the result, too, 13 fraction bits are kept.
+                Total::Exact(sum) => cut(sum) >> 10 << 10,
+                Total::Special(bits) => bits,
+            }
+        }
         _ if what.left.is_fp8() => {
             // Two halves of the row one after the other; the accumulator comes last.
             let pick = |all: &[f32], second: bool| -> Vec<f32> {
@@ -82,12 +92,23 @@ fn element(warp: &Warp, what: &Multiply, row: usize, column: usize, start: u32) 
                     .map(|(_, v)| *v)
                     .collect()
             };
-            let first = single(total(&pick(x, false), &pick(y, false), 0.0, lowest));
-            let both = single(total(&pick(x, true), &pick(y, true), f32::from_bits(first), lowest));
+            let part = |second: bool, start: f32| {
+                single(total(&pick(x, second), &pick(y, second), start, wide))
+            };
+            let both = part(true, f32::from_bits(part(false, 0.0)));
             bits32(f32::from_bits(both) + f32::from_bits(start))
         }
-        _ => single(total(x, y, f32::from_bits(start), lowest)),
+        _ => single(total(x, y, f32::from_bits(start), wide)),
     }
+}
+
+/// How the parts of a sum are cut.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// The exponent of subnormal factors.
+    lowest: i32,
+    /// Bits below the largest exponent.
+    kept_bits: i32,
 }
 
 enum Total {
@@ -116,8 +137,8 @@ fn exponent(x: f32, lowest: i32) -> Option<i32> {
 }
 
 /// Products and accumulator, each cut toward zero to the common quantum, added exactly.
-fn total(x: &[f32], y: &[f32], start: f32, lowest: i32) -> Total {
-    let mut highest = exponent(start, lowest);
+fn total(x: &[f32], y: &[f32], start: f32, Cut { lowest, kept_bits }: Cut) -> Total {
+    let mut highest = exponent(start, -126);
     let mut plain = f64::from(start);
     let mut finite = start.is_finite();
     for (a, b) in x.iter().zip(y) {
@@ -133,13 +154,13 @@ fn total(x: &[f32], y: &[f32], start: f32, lowest: i32) -> Total {
     let Some(highest) = highest else {
         return Total::Exact(0.0);
     };
-    let scale = power_of_two(25 - highest);
+    let scale = power_of_two(kept_bits - highest);
     let mut sum = (f64::from(start) * scale).trunc();
     for (a, b) in x.iter().zip(y) {
         sum += (f64::from(*a) * f64::from(*b) * scale).trunc();
     }
     // A sum of nothing is +0.
-    Total::Exact(if sum == 0.0 { 0.0 } else { sum * power_of_two(highest - 25) })
+    Total::Exact(if sum == 0.0 { 0.0 } else { sum * power_of_two(highest - kept_bits) })
 }
 
 impl Factor {

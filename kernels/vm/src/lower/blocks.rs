@@ -18,6 +18,7 @@ impl<'a> Lowering<'a, '_> {
             self.shuffles.len(),
             self.votes.len(),
             self.matrices.len(),
+            self.rares.len(),
             self.unsupported.len(),
             self.tables.len(),
             self.edges as usize,
@@ -90,6 +91,7 @@ impl<'a> Lowering<'a, '_> {
             code: super::flatten::steps(&self.code),
             places: self.places,
             blocks,
+            block_starts: starts,
             edge_targets,
             falls_through,
             words: self.next[1],
@@ -121,6 +123,7 @@ impl<'a> Lowering<'a, '_> {
             votes: self.votes,
             tables: self.tables,
             matrices: self.matrices,
+            rares: self.rares,
             unsupported: self.unsupported,
             edge_seed: seed,
         })
