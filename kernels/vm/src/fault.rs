@@ -166,6 +166,11 @@ pub enum FaultKind {
         /// The limit.
         limit: u64,
     },
+    /// Threads touched more memory than [`crate::Memory::limit_touched`] allows.
+    MemoryBudget {
+        /// The limit.
+        limit_bytes: u64,
+    },
     /// `trap`, or a failed device assertion.
     Trap,
 }
@@ -375,6 +380,9 @@ impl fmt::Display for FaultKind {
             }
             FaultKind::InstructionBudget { limit } => {
                 write!(f, "more than {limit} warp instructions: it may never end")
+            }
+            FaultKind::MemoryBudget { limit_bytes } => {
+                write!(f, "threads touch more than {limit_bytes} bytes of global memory")
             }
             FaultKind::Trap => f.write_str("the kernel trapped"),
         }
