@@ -68,7 +68,7 @@ const CASES_EACH: u64 = 20;
 fn written(seed: u64) -> Option<(String, &'static Contract)> {
     let mut text = contracts::source("canary_row_sum")?.to_owned();
     for (place, (stands, others)) in PLACES.iter().enumerate() {
-        let choice = mix(seed, place as u64) % 2;
+        let choice = mix(seed, place as u64) % 3;
         if choice == 0 && seed > 0 {
             let which = mix(seed, 100 + place as u64) as usize % others.len();
             assert_eq!(text.matches(stands).count(), 1, "`{stands}`");
@@ -178,6 +178,6 @@ fn what_is_tightened_lets_no_failing_case_pass() {
         }
     }
     // Otherwise nothing was held against anything.
-    assert!(tightened >= 100, "{tightened} pairs are tightened");
-    assert!(stricter >= 100, "{stricter} cases fail under the tighter contract only");
+    assert!(tightened >= 60, "{tightened} pairs are tightened");
+    assert!(stricter >= 60, "{stricter} cases fail under the tighter contract only");
 }

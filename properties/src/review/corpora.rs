@@ -80,7 +80,9 @@ fn edited(
         let says = format!("regression {stem}.yaml edited: another case is replayed; {place}");
         sides.new_at(clause, Class::Tightened, says, format!("{path}: {is}"));
     }
-    sides.either(clause, &format!("the clause {stem}.yaml shows"), &old.clause, &new.clause);
+    if !sides.is_renamed(&old.clause, &new.clause) {
+        sides.either(clause, &format!("the clause {stem}.yaml shows"), &old.clause, &new.clause);
+    }
 }
 
 /// A stored case without what its file is called and when it was written.
@@ -199,7 +201,9 @@ impl Known {
                 }
                 (Some(old), Some(new)) => {
                     let what = format!("the clause {case}.yaml may fail");
-                    sides.either(clause, &what, &old.clause, &new.clause);
+                    if !sides.is_renamed(&old.clause, &new.clause) {
+                        sides.either(clause, &what, &old.clause, &new.clause);
+                    }
                     if old.issue != new.issue {
                         let says = format!("{case}.yaml: issue {} → {}", old.issue, new.issue);
                         let values = (Some(old.issue.clone()), Some(new.issue.clone()));

@@ -244,7 +244,7 @@ fn mutant(sides: &mut Sides<'_>, name: &str, before: &Mutant, after: &Mutant) {
         }
         _ => {}
     }
-    if *killed_by != after.killed_by {
+    if *killed_by != after.killed_by && !sides.is_renamed(killed_by, &after.killed_by) {
         let within = |inner: &str, outer: &str| inner.starts_with(&format!("{outer}."));
         let class = if within(killed_by, &after.killed_by) {
             Class::Loosened
@@ -257,7 +257,10 @@ fn mutant(sides: &mut Sides<'_>, name: &str, before: &Mutant, after: &Mutant) {
             format!("{name} must be caught by `{}`, before by `{killed_by}`", after.killed_by);
         sides.push(clause, class, says, (Some(killed_by.clone()), Some(after.killed_by.clone())));
     }
-    sides.either(clause, &format!("the fixture that shows {name}"), with, &after.with);
+    let fixture = |with: &Option<String>| format!("fixtures.{}", with.as_deref().unwrap_or(""));
+    if !sides.is_renamed(&fixture(with), &fixture(&after.with)) {
+        sides.either(clause, &format!("the fixture that shows {name}"), with, &after.with);
+    }
 }
 
 /// `except`: a house rule excused is a promise less.

@@ -249,6 +249,15 @@ impl<'a> Sides<'a> {
         self.push(clause, class, says, (Some(old), Some(new)));
     }
 
+    /// Whether one place is only another name of the other, as far as was found.
+    pub fn is_renamed(&self, was: &str, is: &str) -> bool {
+        self.changes.iter().any(|change| {
+            change.class == Class::Neutral
+                && change.was.as_deref() == Some(was)
+                && change.clause == is
+        })
+    }
+
     /// An entry that has only another name.
     pub fn renamed(&mut self, section: &str, old: &str, new: &str) {
         let (was, clause) = (format!("{section}.{old}"), format!("{section}.{new}"));
