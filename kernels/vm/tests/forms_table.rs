@@ -258,8 +258,10 @@ const HEAD: &str = "\
 Instruction forms and how far their results are known to be right. Each form runs as a kernel of its \
 own on operands at the edges: zeros of both signs, subnormal, largest and infinite numbers, no number, \
 bounds of integers, shifts past the width. *Computed apart*: the answer comes from whole numbers of any \
-size in the test, no line of which the machine shares. *H200*: the answer is what an NVIDIA H200 returned \
-(`corpora/golden/h200.safetensors`); where results are not equal, the bound holds for all cases and the \
+size in the test, no line of which the machine shares. *H200*: the answer is what an NVIDIA H200 returned. \
+*Computed apart, and H200*: both are the machine's to the bit on every case (digests of the H200's \
+results, measured 2026-11-30: `corpora/golden/forms_h200.tsv`). *H200* alone: vectors in \
+`corpora/golden/h200.safetensors`; where results are not equal, the bound holds for all cases and the \
 rate says how many are the hardware's to the bit. Left out: quotients by zero, and integers of no \
 number, which the PTX ISA leaves open. `wgmma` is compared with the H200 in `tests/warpgroup.rs` (five types, 16 tiles \
 each, every layout: equal), the memory order of `mbarrier` and bulk copies in `tests/mbarrier.rs`.
