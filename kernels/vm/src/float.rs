@@ -14,8 +14,12 @@ pub(crate) enum Rounding {
 pub(crate) const NAN_F32: u32 = 0x7fff_ffff;
 /// The NaN that f16 and bf16 operations return.
 pub(crate) const NAN_16: u16 = 0x7fff;
-/// f64 operations return this NaN on every host (hardware propagates a payload).
+/// The NaN of f64 operations that keep no operand's.
 const NAN_F64: u64 = 0x7ff8_0000_0000_0000;
+/// What an f64 operation without a defined result returns.
+const INVALID_F64: u64 = 0xfff8_0000_0000_0000;
+/// Set in a NaN that does not signal.
+const QUIET_F64: u64 = 1 << 51;
 
 #[inline(always)]
 pub(crate) fn bits32(x: f32) -> u32 {
@@ -24,9 +28,44 @@ pub(crate) fn bits32(x: f32) -> u32 {
 
 #[inline(always)]
 pub(crate) fn bits64(x: f64) -> u64 {
-    // In integers: compilers drop the choice between a value and the NaN they would make of it.
     let bits = x.to_bits();
-    if bits & (u64::MAX >> 1) > 0x7ff << 52 { NAN_F64 } else { bits }
+    if is_nan64(bits) { NAN_F64 } else { bits }
+}
+
+/// In integers: compilers drop the choice between a value and the NaN they would make of it.
+#[inline(always)]
+pub(crate) fn is_nan64(bits: u64) -> bool {
+    bits & (u64::MAX >> 1) > 0x7ff << 52
+}
+
+/// The result of f64 arithmetic on these operands: which NaN it is is theirs to say, not the host's.
+#[inline(always)]
+pub(crate) fn result64(x: f64, operands: &[u64]) -> u64 {
+    let bits = x.to_bits();
+    if is_nan64(bits) { nan64(operands) } else { bits }
+}
+
+/// An operand's NaN, made quiet: the first that signals, else the first. An H200 shows that the
+/// addend's goes before a factor's where only the addend's signals, and the second factor's before
+/// the addend's where both are quiet; no more is measured of their order.
+#[cold]
+fn nan64(operands: &[u64]) -> u64 {
+    let nans = || operands.iter().filter(|bits| is_nan64(**bits));
+    let signals = nans().find(|bits| *bits & QUIET_F64 == 0);
+    signals.or_else(|| nans().next()).map_or(INVALID_F64, |bits| quiet64(*bits))
+}
+
+/// An f64 whose NaN, if it is one, does not signal.
+#[inline(always)]
+pub(crate) fn quiet64(bits: u64) -> u64 {
+    if is_nan64(bits) { bits | QUIET_F64 } else { bits }
+}
+
+/// A quiet NaN in a format of so many bits: the sign and the top of the fraction stay.
+pub(crate) fn narrow_nan64(bits: u64, exponent_bits: u32, mantissa_bits: u32) -> u64 {
+    let sign = bits >> 63 << (exponent_bits + mantissa_bits);
+    let exponent = ((1 << exponent_bits) - 1) << mantissa_bits;
+    sign | exponent | (bits | QUIET_F64) << 12 >> (64 - mantissa_bits)
 }
 
 #[inline(always)]
@@ -153,6 +192,19 @@ pub(crate) fn div32(a: f32, b: f32, rounding: Rounding) -> u32 {
     let quotient = wide_a / wide_b;
     let rest = (-quotient).mul_add(wide_b, wide_a);
     bits32(narrow(odd(quotient, rest, b), rounding))
+}
+
+/// f32 quotient of `.ftz`: one below the least normal number becomes zero before it is rounded, so
+/// that rounding up does not reach that number. (Products and sums of `.ftz` are rounded first: no
+/// measured case decides about those between the largest subnormal number and the least normal.)
+pub(crate) fn div32_flushed(a: f32, b: f32, rounding: Rounding) -> u32 {
+    let bits = div32(a, b, rounding);
+    let least = f64::from(f32::MIN_POSITIVE);
+    let at_least = bits & 0x7fff_ffff == f32::MIN_POSITIVE.to_bits();
+    if at_least && f64::from(a).abs() < f64::from(b).abs() * least {
+        return bits & 0x8000_0000;
+    }
+    flush(bits)
 }
 
 fn odd(quotient: f64, rest: f64, divisor: f32) -> f64 {
@@ -315,11 +367,10 @@ pub(crate) fn f16_to_f32(code: u32) -> u32 {
     sign | scaled.to_bits()
 }
 
-/// bf16 code to f32 bits.
+/// bf16 code to f32 bits: a shift for every code, NaN among them.
 #[inline(always)]
 pub(crate) fn bf16_to_f32(code: u32) -> u32 {
-    let bits = code << 16;
-    if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits }
+    code << 16
 }
 
 /// f32 to f16, nearest even.
@@ -417,6 +468,41 @@ mod tests {
         let root = sqrt32(2.0, Rounding::Up);
         assert_eq!(root, sqrt32(2.0, Rounding::Down) + 1);
         assert_eq!(sqrt32(4.0, Rounding::Up), 2.0f32.to_bits());
+    }
+
+    #[test]
+    fn flushed_quotients_are_judged_before_rounding() {
+        let least = f32::MIN_POSITIVE;
+        let above = f32::from_bits(0x3f80_0001);
+        // 2^-126 · (1 - 2^-23 + ...): up to 2^-126 without .ftz, nothing with it.
+        assert_eq!(div32(least, above, Rounding::Up), least.to_bits());
+        assert_eq!(div32_flushed(least, above, Rounding::Up), 0);
+        assert_eq!(div32_flushed(-least, above, Rounding::Down), 0x8000_0000);
+        let large = f32::from_bits(0x7e80_0001);
+        assert_eq!(div32(1.0, large, Rounding::Up), least.to_bits());
+        assert_eq!(div32_flushed(1.0, large, Rounding::Up), 0);
+        // Neither exactly 2^-126 nor what is rounded down to it.
+        assert_eq!(div32_flushed(least, 1.0, Rounding::Up), least.to_bits());
+        assert_eq!(div32_flushed(2.0 * least, 2.0, Rounding::Down), least.to_bits());
+        let next = f32::from_bits(least.to_bits() + 1);
+        assert_eq!(div32_flushed(next, 1.0, Rounding::Zero), next.to_bits());
+        let below = f32::from_bits(0x3f7f_ffff);
+        assert_eq!(div32_flushed(least, below, Rounding::Zero), least.to_bits());
+    }
+
+    #[test]
+    fn a_double_without_a_number_comes_from_the_operands() {
+        let (quiet, signalling) = (0x7ff8_0000_0000_1234, 0xfff0_0000_0000_5678);
+        let of = |operands: &[u64]| result64(f64::NAN, operands);
+        assert_eq!(of(&[0, 0x7ff0 << 48]), 0xfff8_0000_0000_0000);
+        assert_eq!(of(&[quiet, 0]), quiet);
+        assert_eq!(of(&[0, quiet, 0x7ff8_0000_0000_0001]), quiet);
+        assert_eq!(of(&[quiet, 0, signalling]), signalling | 1 << 51);
+        assert_eq!(result64(-0.0, &[quiet, signalling]), 1 << 63);
+        assert_eq!(narrow_nan64(0x7ff8_0000_0000_0000, 8, 23), 0x7fc0_0000);
+        assert_eq!(narrow_nan64(0xfff0_0000_2000_0001, 8, 23), 0xffc0_0001);
+        assert_eq!(narrow_nan64(0x7ff8_0000_0000_0001, 5, 10), 0x7e00);
+        assert_eq!(narrow_nan64(0x7ffa_0000_0000_0000, 8, 7), 0x7fd0);
     }
 
     #[test]

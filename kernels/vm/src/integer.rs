@@ -134,7 +134,6 @@ pub(crate) fn fns(mask: u64, base: u64, offset: u64) -> u64 {
 }
 
 fn field_u(a: u64, position: u64, length: u64, width: u64) -> u64 {
-    let (position, length) = (position & 0xff, length & 0xff);
     if position >= width || length == 0 {
         return 0;
     }
@@ -143,30 +142,31 @@ fn field_u(a: u64, position: u64, length: u64, width: u64) -> u64 {
 }
 
 pub(crate) fn bfe_u32(a: u64, position: u64, length: u64) -> u64 {
-    field_u(a & 0xffff_ffff, position, length, 32)
+    field_u(a & 0xffff_ffff, position & 0xff, length & 0xff, 32)
 }
 
+/// The ISA keeps place and length below 256; where they are not, an H200 takes them as they stand
+/// here, and their lowest bytes in fields of 32 bits.
 pub(crate) fn bfe_u64(a: u64, position: u64, length: u64) -> u64 {
-    field_u(a, position, length, 64)
+    field_u(a, position & 0xffff_ffff, length & 0xffff_ffff, 64)
 }
 
-fn field_s(a: i64, position: u64, length: u64, width: u64) -> i64 {
-    let (position, length) = (position & 0xff, length & 0xff);
+fn field_s(a: i64, position: u64, length: u64) -> i64 {
     if length == 0 {
         return 0;
     }
     // Beyond the top the field continues with the sign.
     let shifted = a >> position.min(63);
-    let _ = width;
     if length >= 64 { shifted } else { shifted << (64 - length) >> (64 - length) }
 }
 
 pub(crate) fn bfe_s32(a: u64, position: u64, length: u64) -> u64 {
-    u64::from(field_s(i64::from(a as i32), position, length, 32) as u32)
+    u64::from(field_s(i64::from(a as i32), position & 0xff, length & 0xff) as u32)
 }
 
+/// See [`bfe_u64`].
 pub(crate) fn bfe_s64(a: u64, position: u64, length: u64) -> u64 {
-    field_s(a as i64, position, length, 64) as u64
+    field_s(a as i64, position & 0xffff_ffff, length & 0xffff_ffff) as u64
 }
 
 fn insert(a: u64, b: u64, range: u64, width: u64) -> u64 {
@@ -370,6 +370,15 @@ mod tests {
         assert_eq!(bfe_s32(0x8000_0000, 40, 8), 0xffff_ffff);
         assert_eq!(bfe_u32(0xffff_ffff, 32, 8), 0);
         assert_eq!(bfe_u32(0xffff_ffff, 4, 0), 0);
+        // Beyond a byte: taken whole in 64 bits, cut to a byte in 32.
+        assert_eq!(bfe_u64(0x1234, 0, 0x8000_0000), 0x1234);
+        assert_eq!(bfe_u64(0x1234, 0x100, 64), 0);
+        assert_eq!(bfe_u64(0x1234, 4, 0x100), 0x123);
+        assert_eq!(bfe_u64(0x1234, 4, 8), 0x23);
+        assert_eq!(bfe_s64(1 << 63, 0x100, 1), u64::MAX);
+        assert_eq!(bfe_s64(1 << 63, 60, 0xffff_ffff), 8u64 | !7);
+        assert_eq!(bfe_s64(1 << 63, 0x100, 0), 0);
+        assert_eq!(bfe_u32(0x1234, 0x104, 0x108), 0x23);
         assert_eq!(bfi_32(0xff, 0x1234_5678, 8 | 4 << 8), 0x1234_5f78);
         assert_eq!(bfi_32(0xff, 0x1234_5678, 8), 0x1234_5678);
         assert_eq!(bfi_64(u64::MAX, 0, 60 | 8 << 8), 0xf << 60);

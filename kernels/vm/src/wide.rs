@@ -1,7 +1,7 @@
 //! Lane functions of the f64 instructions.
 
 use crate::exact;
-use crate::float::{Rounding, bits64};
+use crate::float::{Rounding, bits64, result64};
 
 type LaneFn = fn(u64, u64, u64) -> u64;
 
@@ -35,12 +35,12 @@ fn pick(a: u64, b: u64, better: fn(i64, i64) -> bool) -> u64 {
 pub(crate) fn function(base: &str, mode: Rounding, parts: &[&str]) -> Option<(LaneFn, usize)> {
     // Each direction is a function of its own: a lane function carries no data.
     macro_rules! by_mode {
-        (|$a:ident, $b:ident, $c:ident, $r:ident| $near:expr, $directed:expr) => {
+        ($count:literal: |$a:ident, $b:ident, $c:ident, $r:ident| $near:expr, $directed:expr) => {
             match mode {
-                Rounding::Nearest => |$a, $b, $c| {
-                    let ($a, $b, $c) = (f($a), f($b), f($c));
+                Rounding::Nearest => |a, b, c| {
+                    let ($a, $b, $c) = (f(a), f(b), f(c));
                     let _ = ($a, $b, $c);
-                    bits64($near)
+                    result64($near, &[a, b, c][..$count])
                 },
                 Rounding::Zero => by_mode!(@one $a $b $c $r Zero $directed),
                 Rounding::Down => by_mode!(@one $a $b $c $r Down $directed),
@@ -56,16 +56,16 @@ pub(crate) fn function(base: &str, mode: Rounding, parts: &[&str]) -> Option<(La
         };
     }
     let one: LaneFn = match base {
-        "add" => by_mode!(|a, b, c, r| a + b, exact::add(a, b, r)),
-        "sub" => by_mode!(|a, b, c, r| a - b, exact::add(a, -b, r)),
-        "mul" => by_mode!(|a, b, c, r| a * b, exact::mul(a, b, r)),
-        "fma" | "mad" => by_mode!(|a, b, c, r| a.mul_add(b, c), exact::fma(a, b, c, r)),
-        "div" => by_mode!(|a, b, c, r| a / b, exact::div(a, b, r)),
+        "add" => by_mode!(2: |a, b, c, r| a + b, exact::add(a, b, r)),
+        "sub" => by_mode!(2: |a, b, c, r| a - b, exact::sub(a, b, r)),
+        "mul" => by_mode!(2: |a, b, c, r| a * b, exact::mul(a, b, r)),
+        "fma" | "mad" => by_mode!(3: |a, b, c, r| a.mul_add(b, c), exact::fma(a, b, c, r)),
+        "div" => by_mode!(2: |a, b, c, r| a / b, exact::div(a, b, r)),
         // Only the top 20 mantissa bits are promised, and the rest is zero.
         "rcp" if parts.contains(&"approx") => |a, _, _| bits64(1.0 / f(a)) & !0xffff_ffff,
         "rsqrt" => |a, _, _| bits64(1.0 / f(a).sqrt()) & !0xffff_ffff,
-        "rcp" => by_mode!(|a, b, c, r| 1.0 / a, exact::div(1.0, a, r)),
-        "sqrt" => by_mode!(|a, b, c, r| a.sqrt(), exact::sqrt(a, r)),
+        "rcp" => by_mode!(1: |a, b, c, r| 1.0 / a, exact::div(1.0, a, r)),
+        "sqrt" => by_mode!(1: |a, b, c, r| a.sqrt(), exact::sqrt(a, r)),
         "min" => min,
         "max" => max,
         "neg" => |a, _, _| a ^ 1 << 63,

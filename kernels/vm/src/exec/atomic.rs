@@ -6,7 +6,7 @@ use super::machine::{Machine, Trouble};
 use super::step::Laned;
 use super::store::write_one;
 use super::warp::{Warp, lanes};
-use crate::float::{BF16, F16, Narrow, Rounding, add_to_odd, bits32, bits64, flush};
+use crate::float::{BF16, F16, Narrow, Rounding, add_to_odd, bits32, flush, result64};
 use crate::program::{Atomic, AtomicOp, Class, Reg};
 use crate::shared::Toucher;
 use crate::space::SHARED_BASE;
@@ -123,7 +123,7 @@ fn combine(what: &Atomic, old: u64, a: u64, b: u64, shared: bool) -> u64 {
             let x = f32::from_bits(flush(old as u32)) + f32::from_bits(flush(a as u32));
             u64::from(flush(bits32(x)))
         }
-        AtomicOp::AddF64 => bits64(f64::from_bits(old) + f64::from_bits(a)),
+        AtomicOp::AddF64 => result64(f64::from_bits(old) + f64::from_bits(a), &[old, a]),
         AtomicOp::AddF16x2 => pair(old, a, F16),
         AtomicOp::AddBf16x2 => pair(old, a, BF16),
         AtomicOp::AddF16 => half(old, a, F16),

@@ -3,7 +3,7 @@
 use super::arithmetic::{LaneFn, rounding};
 use super::operand::{Ty, TyKind};
 use super::{Lower, Lowering, Refusal, bad};
-use crate::float::{self, BF16, F16, Rounding, bits64};
+use crate::float::{self, BF16, F16, Narrow, Rounding, bits64};
 use crate::program::{Binary, Class, Long2, Op, Reg, Unary};
 use crate::syntax::Instruction;
 
@@ -427,7 +427,9 @@ impl<'a> Lowering<'a, '_> {
         let mut wide = self.widened(a, from, parts.contains(&"ftz"))?;
         if let Some(mode) = whole {
             wide = self.pure_fresh(
-                rounded!(mode, |a, r| float::integral(real(a), r).to_bits()),
+                rounded!(mode, |a, r| {
+                    if float::is_nan64(a) { a } else { float::integral(real(a), r).to_bits() }
+                }),
                 Class::Long,
                 &[wide],
             );
@@ -435,14 +437,39 @@ impl<'a> Lowering<'a, '_> {
         if to.bits == 64 {
             let step: LaneFn = if parts.contains(&"sat") {
                 |a, _, _| if real(a) > 0.0 { real(a).min(1.0).to_bits() } else { 0 }
+            } else if from.bits == 64 {
+                |a, _, _| float::quiet64(a)
             } else {
                 |a, _, _| bits64(real(a))
             };
             self.pure(step, d, &[wide]);
             return Ok(());
         }
+        if from.bits == 64 && plain {
+            let f: LaneFn = match (to.kind, to.bits) {
+                (TyKind::Float, 32) => rounded!(mode, |a, r| cut32(a, r)),
+                (TyKind::Float, 16) => rounded!(mode, |a, r| cut16(a, F16, r)),
+                (TyKind::Bf16, _) => rounded!(mode, |a, r| cut16(a, BF16, r)),
+                _ => return Err(Refusal::Unsupported),
+            };
+            self.pure(f, d, &[wide]);
+            return Ok(());
+        }
         self.narrowed(d, wide, to, mode, parts)
     }
+}
+
+/// A double to f32; of a NaN the top stays.
+fn cut32(a: u64, mode: Rounding) -> u64 {
+    if float::is_nan64(a) { float::narrow_nan64(a, 8, 23) } else { narrow_bits(a, mode) }
+}
+
+/// A double to a half; of a NaN the top stays.
+fn cut16(a: u64, to: Narrow, mode: Rounding) -> u64 {
+    if float::is_nan64(a) {
+        return float::narrow_nan64(a, to.exponent_bits, to.mantissa_bits);
+    }
+    u64::from(to.encode(real(a), mode, false))
 }
 
 fn narrow_bits(a: u64, mode: Rounding) -> u64 {

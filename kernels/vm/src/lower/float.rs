@@ -142,7 +142,8 @@ impl<'a> Lowering<'a, '_> {
                 self.emit(Op::Ternary { op: Ternary::FmaDown, d, a, b, c })
             }
             _ => {
-                let f = directed32(base, mode, nan).ok_or(Refusal::Unsupported)?;
+                let ftz = parts.contains(&"ftz");
+                let f = directed32(base, mode, ftz).ok_or(Refusal::Unsupported)?;
                 let regs: Vec<Reg> = s.iter().map(|slot| Self::as_word(*slot)).collect();
                 if regs.len() > 3 {
                     return Err(Refusal::Unsupported);
@@ -212,7 +213,7 @@ fn approximate(base: &str, approx: bool, ftz: bool) -> Option<Approx> {
 }
 
 /// The f32 operations outside the hot ones, by rounding direction.
-fn directed32(base: &str, mode: Rounding, nan: bool) -> Option<LaneFn> {
+fn directed32(base: &str, mode: Rounding, ftz: bool) -> Option<LaneFn> {
     macro_rules! by_mode {
         (|$a:ident, $b:ident, $c:ident, $r:ident| $body:expr) => {
             match mode {
@@ -240,6 +241,8 @@ fn directed32(base: &str, mode: Rounding, nan: bool) -> Option<LaneFn> {
         "sub" => by_mode!(|a, b, c, r| float::add32(a, -b, r)),
         "mul" => by_mode!(|a, b, c, r| float::mul32(a, b, r)),
         "fma" | "mad" => by_mode!(|a, b, c, r| float::fma32(a, b, c, r)),
+        "div" if ftz => by_mode!(|a, b, c, r| float::div32_flushed(a, b, r)),
+        "rcp" if ftz => by_mode!(|a, b, c, r| float::div32_flushed(1.0, a, r)),
         "div" => by_mode!(|a, b, c, r| float::div32(a, b, r)),
         "rcp" => by_mode!(|a, b, c, r| float::div32(1.0, a, r)),
         "sqrt" => by_mode!(|a, b, c, r| float::sqrt32(a, r)),
@@ -247,6 +250,5 @@ fn directed32(base: &str, mode: Rounding, nan: bool) -> Option<LaneFn> {
         "max" => |a, b, _| u64::from(float::max32(a as u32, b as u32, true)),
         _ => return None,
     };
-    let _ = nan;
     Some(f)
 }

@@ -132,11 +132,23 @@ impl Around {
         (Around { flush: true, saturate: true }, ".ftz.sat"),
     ];
 
-    fn apply(self, format: Format, bits: [u64; 3], f: impl Fn([Value; 3]) -> u64) -> u64 {
+    /// `f` rounds as the mode says; `early`: what is flushed is judged before rounding.
+    fn apply(
+        self,
+        format: Format,
+        bits: [u64; 3],
+        early: bool,
+        mode: Mode,
+        f: impl Fn([Value; 3], Mode) -> u64,
+    ) -> u64 {
         let bits = if self.flush { bits.map(|x| format.flushed(x)) } else { bits };
-        let mut out = f(bits.map(|x| format.value(x)));
+        let values = bits.map(|x| format.value(x));
+        let mut out = f(values.clone(), mode);
         if self.flush {
-            out = format.flushed(out);
+            // Cut off, a number below the least normal one is still below it.
+            let cut = if early { f(values, Mode::Zero) } else { out };
+            out =
+                if format.flushed(cut) == cut { format.flushed(out) } else { format.flushed(cut) };
         }
         if self.saturate { format.saturated(out) } else { out }
     }
@@ -182,7 +194,10 @@ fn arithmetic(out: &mut Vec<Form>) {
                     }
                     let name = format!("{op}.{mode_name}{suffix}.{}", t.name);
                     out.push(t.form(&name, count, move |bits| {
-                        around.apply(format, bits, |x| f(format, &x, mode))
+                        let out = around
+                            .apply(format, bits, dividing, mode, |x, mode| f(format, &x, mode));
+                        let none = matches!(format.value(out), Value::Nan);
+                        if none && format == F64 { Format::no_double(&bits[..count]) } else { out }
                     }));
                 }
             }
@@ -371,7 +386,16 @@ fn between_floats(out: &mut Vec<Form>) {
                 let rounding = if widens { String::new() } else { format!("{mode_name}.") };
                 let name = format!("cvt.{rounding}{}.{}", to.name, from.name);
                 out.push(to.result(&name, &from.list(1), &from.cases(), move |x| {
-                    to.format.of(&from.format.value(from.operands(x)[0]), mode)
+                    let bits = from.operands(x)[0];
+                    match from.format.value(bits) {
+                        // Others are the one of the format.
+                        Value::Nan
+                            if from.format == F64 || (from.name, to.name) == ("bf16", "f32") =>
+                        {
+                            from.format.carried(bits, to.format)
+                        }
+                        value => to.format.of(&value, mode),
+                    }
                 }));
             }
         }
@@ -413,8 +437,11 @@ fn atomics(out: &mut Vec<Form>) {
             "st.shared.b{size} [%r15], {a};{name} {old}, [%r15], {b};ld.shared.b{size} {d}, [%r15];"
         );
         out.push(Form::each(name, code, &ty.cases(), move |x| {
-            let [a, b, _] = ty.operands(x).map(|x| ty.format.value(x));
-            ty.format.sum(&a, &b, Mode::Nearest)
+            let bits = ty.operands(x);
+            let [a, b, _] = bits.map(|x| ty.format.value(x));
+            let sum = ty.format.sum(&a, &b, Mode::Nearest);
+            let none = matches!(ty.format.value(sum), Value::Nan);
+            if none && ty.format == F64 { Format::no_double(&bits[..2]) } else { sum }
         }));
     }
     for (name, format, edges) in [("f16", F16, HALVES), ("bf16", BF16, BRAINS)] {

@@ -146,6 +146,22 @@ impl Format {
         }
     }
 
+    /// The double that an operation on these gives where it has no number: an operand's quieted, one
+    /// that signals first, else the negative one of an operation that is not defined.
+    pub fn no_double(operands: &[u64]) -> u64 {
+        let quiet = 1u64 << 51;
+        let nans = operands.iter().filter(|x| matches!(F64.value(**x), Nan));
+        nans.min_by_key(|x| **x & quiet).map_or(0xfff8 << 48, |x| x | quiet)
+    }
+
+    /// No number of one format in a narrower or wider one: sign and leading bits stay.
+    pub fn carried(self, bits: u64, to: Format) -> u64 {
+        let negative = bits >> (self.bits() - 1) & 1 == 1;
+        let fraction = bits & ((1 << (self.precision - 1)) - 1);
+        let aligned = fraction << (64 - (self.precision - 1)) >> (64 - (to.precision - 1));
+        to.sign(negative) | to.infinity() | aligned
+    }
+
     fn rounded(self, negative: bool, exact: &Big, mode: Mode) -> u64 {
         let top = exact.bits() as i32 - 1 - SCALE;
         let quantum = top.max(self.least_exponent()) - (self.precision as i32 - 1);

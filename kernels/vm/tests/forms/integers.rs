@@ -234,14 +234,14 @@ fn bits(out: &mut Vec<Form>) {
                 }
             }));
         }
-        // Fields: place and length are bytes of words.
+        // Fields: place and length are bytes of 32-bit words, and whole for 64 bits.
         for signed in [false, true] {
             let name = format!("bfe.{}{n}", if signed { 's' } else { 'u' });
             let (p, l) = if n == 64 { ("%r4", "%r7") } else { ("%r2", "%r4") };
             let code = t.finish(&format!("{name} {{d}}, {}, {p}, {l};", t.register(0)));
             out.push(Form::each(name, code, &t.cases(), move |x| {
-                let (at, len) = if n == 64 { (x[2], x[3]) } else { (x[1], x[2]) };
-                let (at, len) = (at & 0xff, len & 0xff);
+                let (at, len) =
+                    if n == 64 { (x[2].min(64), x[3].min(64)) } else { (x[1] & 0xff, x[2] & 0xff) };
                 let a = t.operands(x)[0] as u64;
                 let bit = |i: u32| a >> i.min(n - 1) & 1;
                 let sign = if signed && len != 0 { bit((at + len - 1).min(n - 1)) } else { 0 };
