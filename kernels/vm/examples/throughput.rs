@@ -1,5 +1,6 @@
 //! Launches per second of the measured kernels on one core, with and without checks, and
-//! nanoseconds of single matrix instructions. An argument keeps the rows whose name contains it.
+//! nanoseconds of single matrix instructions. An argument keeps the rows whose name contains it; a
+//! second one asks for so many checked launches of each, untimed, for instruction counters.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -34,6 +35,14 @@ fn measure(name: &str, mut once: impl FnMut(&Options) -> Result<Stats, Stop>) {
     if !wanted(name) {
         return;
     }
+    if let Some(launches) = std::env::args().nth(2).and_then(|n| n.parse::<u32>().ok()) {
+        for _ in 0..launches {
+            if let Err(stop) = once(&Options::default()) {
+                println!("{name}: {stop}");
+            }
+        }
+        return;
+    }
     for checks in [true, false] {
         let options = Options { checks, ..Options::default() };
         match rate(|| once(&options)) {
@@ -49,7 +58,7 @@ fn measure(name: &str, mut once: impl FnMut(&Options) -> Result<Stats, Stop>) {
 /// Nanoseconds of one `instruction`, of which a loop holds eight in a row, less those of the
 /// same loop without it. `%r1` to `%r8` hold ordinary bf16 pairs that `change` alters each time.
 fn single(name: &str, change: &str, instruction: &str) -> Result<(), Box<dyn std::error::Error>> {
-    if !wanted(name) {
+    if !wanted(name) || std::env::args().nth(2).is_some() {
         return Ok(());
     }
     const TIMES: u32 = 200;

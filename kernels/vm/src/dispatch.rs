@@ -62,7 +62,6 @@ pub(crate) fn detect() -> Option<Wide> {
 
 /// One build of the functions that the loop calls rather than inlines.
 pub(crate) trait Vectors: Copy {
-    fn lane(self, kernel: Kernel, warp: &mut Warp, s: Slots, mask: u32);
     fn load(self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32) -> Done;
     fn store(self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32) -> Done;
     /// Lanes that have to wait, as [`collective::synchronous`] returns them.
@@ -140,7 +139,7 @@ macro_rules! portable_build {
     ($($kernel:ident $name:ident,)*) => {
         mod portable {
             build! { "portable_" [] $($kernel $name,)* }
-            pub(super) static LANES: [fn(&mut Warp, Slots, u32); KERNELS] = [$($name),*];
+            pub(super) static LANES: [unsafe fn(&mut Warp, Slots, u32); KERNELS] = [$($name),*];
         }
         const KERNELS: usize = [$(Kernel::$kernel),*].len();
     };
@@ -162,6 +161,27 @@ macro_rules! wide_build {
 #[cfg(target_arch = "x86_64")]
 with_kernels!(wide_build);
 
+/// A kernel of `lane` in the build for this processor; [`LaneFunction::of`] alone makes one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneFunction(unsafe fn(&mut Warp, Slots, u32));
+
+impl LaneFunction {
+    pub(crate) fn of(kernel: Kernel) -> LaneFunction {
+        #[cfg(target_arch = "x86_64")]
+        if detect().is_some() {
+            return LaneFunction(wide::LANES[kernel as usize]);
+        }
+        LaneFunction(portable::LANES[kernel as usize])
+    }
+
+    #[inline(always)]
+    pub(crate) fn call(self, warp: &mut Warp, s: Slots, mask: u32) {
+        // SAFETY: `of` takes a function of the wide build only after `detect` found every feature
+        // it is compiled for; the portable ones are safe.
+        unsafe { (self.0)(warp, s, mask) }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Portable;
 
@@ -170,10 +190,6 @@ struct Portable;
 macro_rules! vectors {
     ($kind:ident $build:ident $($call:ident)?) => {
         impl Vectors for $kind {
-            #[inline(always)]
-            fn lane(self, kernel: Kernel, warp: &mut Warp, s: Slots, mask: u32) {
-                $($call!)? { ($build::LANES[kernel as usize])(warp, s, mask) }
-            }
             #[inline(always)]
             fn load(
                 self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32,

@@ -2,8 +2,8 @@
 
 use crate::parse_error::ParseError;
 use crate::program::{
-    Access, Action, Atomic, Barrier, Matrix, Place, Pure, Reg, SharedArray, Shuffle, Slot, Special,
-    Step, Table, Vote,
+    Access, Action, Atomic, Barrier, Lane, Matrix, Place, Pure, Reg, SharedArray, Shuffle, Slot,
+    Special, Step, Table, Vote,
 };
 use crate::syntax::SourceLine;
 use std::collections::HashMap;
@@ -73,6 +73,8 @@ pub struct Entry {
     pub(crate) dynamic_shared_offset: u32,
     pub(crate) local_bytes: u32,
     pub(crate) code: Vec<Step>,
+    /// As long as `code`.
+    pub(crate) lanes: Vec<Lane>,
     pub(crate) places: Vec<Place>,
     pub(crate) blocks: Vec<BlockInfo>,
     /// Block each edge leads to.

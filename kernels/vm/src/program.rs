@@ -1,7 +1,8 @@
 //! The lowered program: compact operations over numbered slots.
 //! Invariant: every slot, table index and branch target in an [`Op`] is inside its table.
 
-use crate::exec::lane::Kernel;
+use crate::dispatch::LaneFunction;
+use crate::exec::lane::{Kernel, Slots};
 use crate::syntax::Space;
 
 /// Index of a register in its class.
@@ -208,11 +209,8 @@ pub(crate) struct Instr {
 /// What the machine executes for an [`Op`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
-    /// A function of whole registers.
-    Lane {
-        kernel: Kernel,
-        s: [Slot; 4],
-    },
+    /// A function of whole registers, the [`Lane`] of this place.
+    Lane,
     Approx {
         op: Approx,
         d: Slot,
@@ -233,6 +231,8 @@ pub(crate) enum Action {
         members: Slot,
     },
     Shuffle(u16),
+    /// A shuffle that the [`Lane`] of this place does when the whole warp is here.
+    Exchange(u16),
     Vote(u16),
     ActiveMask {
         d: Slot,
@@ -240,6 +240,13 @@ pub(crate) enum Action {
     Matrix(u16),
     Trap,
     Unsupported(u16),
+}
+
+/// A function of whole registers and the slots it works on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    pub function: LaneFunction,
+    pub s: Slots,
 }
 
 /// One action under its guard, as in [`Instr`].
@@ -357,6 +364,8 @@ pub(crate) struct Shuffle {
     pub members: Slot,
     /// Values of `b` and `c` where they and the full member mask are constants.
     pub fixed: Option<(u32, u32)>,
+    /// What does it for a whole warp, where there is such a kernel, and its last slot.
+    pub whole: Option<(Kernel, Slot)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -85,11 +85,9 @@ pub(crate) fn run<V: Vectors>(
             if step.run != 0 {
                 let run = u64::from(step.run).min(slice).min(u64::from(meeting - pc));
                 slice -= run;
-                let steps = &code[pc as usize..];
-                for step in steps.iter().take(run as usize) {
-                    if let Action::Lane { kernel, s } = step.action {
-                        vectors.lane(kernel, warp, s, mask);
-                    }
+                let first = pc as usize;
+                for lane in &entry.lanes[first..first + run as usize] {
+                    lane.function.call(warp, lane.s, mask);
                 }
                 pc += run as u32;
                 continue;
@@ -105,7 +103,14 @@ pub(crate) fn run<V: Vectors>(
                 }
             }
             match step.action {
-                Action::Lane { kernel, s } => vectors.lane(kernel, warp, s, m),
+                Action::Lane => {
+                    let lane = &entry.lanes[pc as usize];
+                    lane.function.call(warp, lane.s, m);
+                }
+                Action::Exchange(_) if m == FULL => {
+                    let lane = &entry.lanes[pc as usize];
+                    lane.function.call(warp, lane.s, m);
+                }
                 Action::Approx { op, d, a } => vectors.approximate(warp, machine, [d, a], op, m),
                 Action::Pure(i) => alu::pure(warp, &entry.pures[usize::from(i)], m),
                 Action::Load(i) => {
@@ -215,7 +220,10 @@ pub(crate) fn run<V: Vectors>(
                     }
                     divergent |= waiting != 0;
                 }
-                Action::WarpSync { .. } | Action::Shuffle(_) | Action::Vote(_) => {
+                Action::WarpSync { .. }
+                | Action::Shuffle(_)
+                | Action::Exchange(_)
+                | Action::Vote(_) => {
                     let waiting =
                         vectors.synchronous(warp, machine, &step.action, m).map_err(laned(pc))?;
                     if waiting != 0 {
@@ -287,4 +295,4 @@ fn meet(warp: &mut Warp, pc: u32, mask: &mut u32, lenient: bool, meeting: &mut u
     false
 }
 
-const _: () = assert!(size_of::<Step>() <= 16);
+const _: () = assert!(size_of::<Step>() <= 12);
