@@ -63,6 +63,8 @@ pub struct BlockInfo {
 
 /// One kernel of a module, lowered.
 pub struct Entry {
+    /// No other entry of this process has it.
+    pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) parameter_bytes: u32,

@@ -7,6 +7,10 @@ use crate::parse_error::{ParseError, ParseErrorKind};
 use crate::program::{Op, ShuffleMode, Slot};
 use crate::syntax::Function;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// 0 is no entry's.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl<'a> Lowering<'a, '_> {
     pub(super) fn finish(mut self, function: &Function<'a>) -> Result<Entry, ParseError> {
@@ -81,6 +85,7 @@ impl<'a> Lowering<'a, '_> {
             seed = (seed ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         }
         Ok(Entry {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: function.name.to_owned(),
             parameters: self.parameters,
             parameter_bytes,
