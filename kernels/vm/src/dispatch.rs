@@ -87,12 +87,28 @@ macro_rules! build {
 
         $(build! { @lane $symbol $feature $name })*
         build! { @each $symbol $feature
-            load(a: &Access, mask: u32, pc: u32) -> bool
-                = access::load::<true>, access::load::<false>;
+            load1(a: &Access, mask: u32, pc: u32) -> bool
+                = access::load::<true, 1>, access::load::<false, 1>;
+            load2(a: &Access, mask: u32, pc: u32) -> bool
+                = access::load::<true, 2>, access::load::<false, 2>;
+            load4(a: &Access, mask: u32, pc: u32) -> bool
+                = access::load::<true, 4>, access::load::<false, 4>;
+            load8(a: &Access, mask: u32, pc: u32) -> bool
+                = access::load::<true, 8>, access::load::<false, 8>;
+            load16(a: &Access, mask: u32, pc: u32) -> bool
+                = access::load::<true, 16>, access::load::<false, 16>;
             load_each(a: &Access, mask: u32, pc: u32) -> Done
                 = access::load_each::<true>, access::load_each::<false>;
-            store(a: &Access, mask: u32, pc: u32) -> bool
-                = store::store::<true>, store::store::<false>;
+            store1(a: &Access, mask: u32, pc: u32) -> bool
+                = store::store::<true, 1>, store::store::<false, 1>;
+            store2(a: &Access, mask: u32, pc: u32) -> bool
+                = store::store::<true, 2>, store::store::<false, 2>;
+            store4(a: &Access, mask: u32, pc: u32) -> bool
+                = store::store::<true, 4>, store::store::<false, 4>;
+            store8(a: &Access, mask: u32, pc: u32) -> bool
+                = store::store::<true, 8>, store::store::<false, 8>;
+            store16(a: &Access, mask: u32, pc: u32) -> bool
+                = store::store::<true, 16>, store::store::<false, 16>;
             store_each(a: &Access, mask: u32, pc: u32) -> Done
                 = store::store_each::<true>, store::store_each::<false>;
             synchronous(action: &Action, mask: u32) -> Result<u32, Laned>
@@ -196,7 +212,14 @@ macro_rules! vectors {
             ) -> Done {
                 // The short way, or each lane.
                 $($call!)? {
-                    if $build::load(w, m, a, mask, pc) {
+                    if match a.bytes() {
+                        1 => $build::load1(w, m, a, mask, pc),
+                        2 => $build::load2(w, m, a, mask, pc),
+                        4 => $build::load4(w, m, a, mask, pc),
+                        8 => $build::load8(w, m, a, mask, pc),
+                        16 => $build::load16(w, m, a, mask, pc),
+                        _ => false,
+                    } {
                         Ok(())
                     } else {
                         $build::load_each(w, m, a, mask, pc)
@@ -209,7 +232,14 @@ macro_rules! vectors {
             ) -> Done {
                 // The short way, or each lane.
                 $($call!)? {
-                    if $build::store(w, m, a, mask, pc) {
+                    if match a.bytes() {
+                        1 => $build::store1(w, m, a, mask, pc),
+                        2 => $build::store2(w, m, a, mask, pc),
+                        4 => $build::store4(w, m, a, mask, pc),
+                        8 => $build::store8(w, m, a, mask, pc),
+                        16 => $build::store16(w, m, a, mask, pc),
+                        _ => false,
+                    } {
                         Ok(())
                     } else {
                         $build::store_each(w, m, a, mask, pc)

@@ -11,8 +11,8 @@ use crate::fault::RaceKind;
 use crate::program::SharedArray;
 pub(crate) use record::LAST_CLOCK;
 use record::{
-    ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, against, conflicts, joined, merged,
-    other, recent, record,
+    ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, against, conflicts, joined,
+    joined_by_two, merged, other, recent, record,
 };
 use std::ops::Range;
 
@@ -313,41 +313,55 @@ impl Shared {
     #[inline(always)]
     pub fn update_words(
         &mut self,
-        addresses: &[u64; 32],
+        address: impl Fn(usize) -> u64,
         mask: u32,
         first: Toucher,
-        before: &mut [u64; 32],
+        before: &mut [u32; 32],
         f: impl Fn(u32, usize) -> u32,
     ) -> u32 {
         let (first, epoch) = (record(self.epoch, first, true), self.epoch as u32);
+        // One length for all, so that one comparison a lane is enough.
+        let (state, words) = (self.state.as_chunks().0, self.data.as_chunks_mut().0);
+        let cells = state.len().min(words.len());
+        let (Some(state), Some(words), Some(writers), Some(readers)) = (
+            state.get(..cells),
+            words.get_mut(..cells),
+            self.writers.get_mut(..cells),
+            self.readers.get_mut(..cells),
+        ) else {
+            return mask;
+        };
         for l in lanes(mask) {
             let left = mask & (u32::MAX << l);
-            let at = addresses[l] as usize;
-            if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(4) {
+            let at = address(l);
+            let cell = (at / 4) as usize;
+            if !at.is_multiple_of(4) || cell >= cells || state[cell] != [INIT; 4] {
                 return left;
             }
-            let (Some(four), Some(state), Some(word), Some(writer), Some(reader)) = (
-                self.fours.get_mut(at / 16),
-                self.state.as_chunks::<4>().0.get(at / 4),
-                self.data.as_chunks_mut::<4>().0.get_mut(at / 4),
-                self.writers.get_mut(at / 4),
-                self.readers.get_mut(at / 4),
-            ) else {
+            let Some(four) = self.fours.get_mut(cell / 4) else {
                 return left;
             };
             let mine = first + ((l as u64) << THREAD_SHIFT);
-            let free =
-                |old: u64| (old ^ mine) >> EPOCH_SHIFT != 0 || old & (SPLIT | ATOMIC) == ATOMIC;
-            if *state != [INIT; 4] || !free(*writer) || !free(*reader) {
-                return left;
+            let (writer, reader) = (writers[cell], readers[cell]);
+            let alone = |old: u64| (old ^ mine) >> EPOCH_SHIFT != 0;
+            let free = |old: u64| alone(old) || old & (SPLIT | ATOMIC) == ATOMIC;
+            if writer == reader {
+                if !free(writer) {
+                    return left;
+                }
+                let next = joined(writer, mine);
+                (writers[cell], readers[cell]) = (next, next);
+            } else {
+                if !free(writer) || !free(reader) {
+                    return left;
+                }
+                writers[cell] = joined(writer, mine);
+                readers[cell] = joined(reader, mine);
             }
             *four = Four { stored: epoch, read: epoch };
-            let next = joined(*writer, mine);
-            *reader = if *reader == *writer { next } else { joined(*reader, mine) };
-            *writer = next;
-            let old = u32::from_le_bytes(*word);
-            *word = f(old, l).to_le_bytes();
-            before[l] = old.into();
+            let old = u32::from_le_bytes(words[cell]);
+            words[cell] = f(old, l).to_le_bytes();
+            before[l] = old;
         }
         0
     }
@@ -362,43 +376,47 @@ impl Shared {
         first: Toucher,
         out: &mut [[u8; BYTES]; 32],
     ) -> bool {
-        if !BYTES.is_multiple_of(4) {
+        if !BYTES.is_multiple_of(4) || BYTES > 16 {
             return false;
         }
         let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
+        // One length for all, so that one comparison a lane is enough.
+        let (state, data) = (self.state.as_chunks::<BYTES>().0, self.data.as_chunks::<BYTES>().0);
+        let (pieces, cells) = (state.len().min(data.len()), BYTES / 4);
+        let (Some(writers), Some(readers), state, data) = (
+            self.writers.get(..pieces * cells),
+            self.readers.get_mut(..pieces * cells),
+            &state[..pieces],
+            &data[..pieces],
+        ) else {
+            return false;
+        };
         // A loop: closures of iterators are not compiled with it.
         for l in lanes(mask) {
-            let at = addresses[l] as usize;
-            if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(BYTES) {
+            let piece = (addresses[l] / BYTES as u64) as usize;
+            if !addresses[l].is_multiple_of(BYTES as u64) || piece >= pieces {
                 return false;
             }
-            let cells = at / 4..at / 4 + BYTES / 4;
-            let (Some(four), Some(state), Some(data), Some(writers), Some(readers)) = (
-                self.fours.get_mut(at / 16),
-                self.state.get(at..at + BYTES),
-                self.data.get(at..at + BYTES),
-                self.writers.get(cells.clone()),
-                self.readers.get_mut(cells),
+            let (Some(four), Some(writers), Some(readers)) = (
+                self.fours.get_mut(piece * BYTES / 16),
+                writers.get(piece * cells..(piece + 1) * cells),
+                readers.get_mut(piece * cells..(piece + 1) * cells),
             ) else {
                 return false;
             };
             let mine = first + ((l as u64) << THREAD_SHIFT);
-            if *state != [INIT; BYTES] || four.stored == epoch && against(writers, mine) {
+            if state[piece] != [INIT; BYTES] || four.stored == epoch && against(writers, mine) {
                 return false;
             }
             if four.read != epoch {
                 readers.fill(mine);
                 four.read = epoch;
-            } else if BYTES == 4 {
+            } else {
                 for reader in readers {
                     *reader = joined(*reader, mine);
                 }
-            } else {
-                for reader in readers {
-                    *reader = merged(*reader, mine);
-                }
             }
-            out[l].copy_from_slice(data);
+            out[l] = data[piece];
         }
         true
     }
@@ -414,7 +432,7 @@ impl Shared {
         first: Toucher,
         pieces: &[[u8; BYTES]],
     ) -> u32 {
-        if !BYTES.is_multiple_of(4) {
+        if !BYTES.is_multiple_of(4) || BYTES > 16 {
             return mask;
         }
         let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
@@ -457,40 +475,50 @@ impl Shared {
         self.state[offset..offset + len].fill(if ready { INIT } else { UNINIT });
     }
 
-    /// A read of the same bytes by two threads of one warp, or one alone, when nothing stands
-    /// against it; `false` asks for the slow way.
+    /// A read of the same aligned bytes by two threads of one warp, or one alone, when nothing
+    /// stands against it; `false` asks for the slow way.
     #[inline(always)]
-    pub fn read_same(&mut self, offset: u64, len: usize, a: Toucher, b: Option<Toucher>) -> bool {
-        let Some(cells) = self.cells(offset, len) else {
-            // Parts of words have records of their own.
-            let at = offset as usize;
-            let part = offset < self.state.len() as u64 && self.ready(at, len) == Some(true);
-            let mut read = |me| self.touch(at, len, me, Touch::Read, true).is_ok();
-            return part && read(a) && b.is_none_or(read);
-        };
-        let a = record(self.epoch, a, false);
-        let b = b.map_or(a, |b| record(self.epoch, b, false));
-        let fours = &mut self.fours[cells.start / 4..cells.end.div_ceil(4)];
-        let (stored, read) = recent(fours, self.epoch);
-        let mut against = false;
-        if stored {
-            for writer in &self.writers[cells.clone()] {
-                against |= conflicts(*writer, a) | conflicts(*writer, b);
-            }
-        }
-        if against {
+    pub fn read_same<const BYTES: usize>(
+        &mut self,
+        offset: u64,
+        a: Toucher,
+        b: Option<Toucher>,
+    ) -> bool {
+        let at = offset as usize;
+        if offset >= self.state.len() as u64 {
             return false;
         }
-        for four in fours {
-            four.read = self.epoch as u32;
+        if !BYTES.is_multiple_of(4) || BYTES > 16 {
+            // Parts of words have records of their own, and more lie in several fours.
+            let ready = self.ready(at, BYTES) == Some(true);
+            let mut read = |me| self.touch(at, BYTES, me, Touch::Read, true).is_ok();
+            return ready && read(a) && b.is_none_or(read);
         }
-        let readers = &mut self.readers[cells];
-        if read {
-            for reader in readers {
-                *reader = merged(merged(*reader, a), b);
-            }
-        } else {
-            readers.fill(merged(a, b));
+        let epoch = self.epoch as u32;
+        let cells = at / 4..at / 4 + BYTES / 4;
+        let (Some(four), Some(state), Some(writers), Some(readers)) = (
+            self.fours.get_mut(at / 16),
+            self.state.get(at..at + BYTES),
+            self.writers.get(cells.clone()),
+            self.readers.get_mut(cells),
+        ) else {
+            return false;
+        };
+        let alone = b.is_none();
+        let a = record(self.epoch, a, false);
+        let b = b.map_or(a, |b| record(self.epoch, b, false));
+        let stored = four.stored == epoch && (against(writers, a) || against(writers, b));
+        if *state != [INIT; BYTES] || stored {
+            return false;
+        }
+        let read = four.read == epoch;
+        four.read = epoch;
+        for reader in readers {
+            *reader = match alone {
+                true if read => joined(*reader, b),
+                true => b,
+                false => joined_by_two(*reader, b),
+            };
         }
         true
     }

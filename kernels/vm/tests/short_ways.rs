@@ -73,3 +73,75 @@ fn shuffles_with_constants_follow_the_definition() {
         }
     }
 }
+
+/// Two kernels that show every register a launch starts with, and one that reads registers
+/// nobody wrote.
+const STARTS: &str = ".version 8.0\n.target sm_90\n.address_size 64\n\
+    .extern .shared .align 16 .b8 dynamic[];\n\
+    .visible .entry first(.param .u64 d, .param .u32 a, .param .s16 b)\n{\n\
+    .reg .pred %p<3>;.reg .b32 %r<40>;.reg .b64 %rd<9>;.shared .align 4 .b8 s[64];\n\
+    ld.param.u64 %rd1, [d];mov.u32 %r1, %tid.x;mov.u32 %r2, %ctaid.x;mov.u32 %r3, %ntid.x;mad.lo.u32 %r4, %r2, %r3, %r1;\n\
+    mul.wide.u32 %rd2, %r4, 16;add.s64 %rd1, %rd1, %rd2;ld.param.u32 %r5, [a];ld.param.s16 %r6, [b];mov.u32 %r7, %dynamic_smem_size;\n\
+    mov.u32 %r8, dynamic;shl.b32 %r7, %r7, 8;add.u32 %r7, %r7, %r8;mov.u32 %r9, %nctaid.x;shl.b32 %r9, %r9, 16;add.u32 %r7, %r7, %r9;\n\
+    @%p1 add.u32 %r20, %r20, 1;setp.eq.u32 %p1, %r1, %r1;add.u32 %r20, %r20, %r6;\n\
+    st.global.v4.u32 [%rd1], {%r5,%r20,%r7,%r1};ret;\n}\n\
+    .visible .entry second(.param .u64 d, .param .u32 a, .param .s16 b)\n{\n\
+    .reg .b32 %r<40>;.reg .b64 %rd<9>;\n\
+    ld.param.u64 %rd1, [d];mov.u32 %r1, %tid.x;mov.u32 %r2, %ctaid.x;mov.u32 %r3, %ntid.x;mad.lo.u32 %r4, %r2, %r3, %r1;\n\
+    mul.wide.u32 %rd2, %r4, 16;add.s64 %rd1, %rd1, %rd2;ld.param.u32 %r5, [a];mul.lo.u32 %r5, %r5, 77;add.u32 %r6, %r6, 5;add.u32 %r7, %r7, %r1;\n\
+    st.global.v4.u32 [%rd1], {%r5,%r6,%r7,%r1};ret;\n}\n";
+
+/// One launch of what [`STARTS`] holds.
+type Start = (usize, &'static str, u32, u32, u32, u32);
+
+fn start(modules: &[Module], (module, entry, grid, block, dynamic, a): Start) -> Vec<u32> {
+    let mut memory = Memory::new();
+    let d = output(&mut memory, "d", u64::from(grid * block) * 16);
+    let parameters =
+        Parameters::default().u64(memory.address(d, 0)).u32(a).put((-3i16).to_le_bytes()).0;
+    let launch = ptx_vm::Launch {
+        entry,
+        grid: [grid, 1, 1],
+        block: [block, 1, 1],
+        dynamic_shared_bytes: dynamic,
+        parameters: &parameters,
+    };
+    let limits = ptx_vm::Limits::default();
+    let mut coverage = ptx_vm::Coverage::new();
+    ptx_vm::launch(
+        &modules[module],
+        &mut memory,
+        &launch,
+        &limits,
+        &Options::default(),
+        &mut coverage,
+    )
+    .unwrap_or_else(|e| panic!("{entry}: {e}"));
+    words(&memory, d)
+}
+
+#[test]
+fn a_launch_finds_nothing_of_the_ones_before() {
+    let modules: Vec<Module> = (0..3).map(|_| Module::parse(STARTS).expect("text")).collect();
+    let mut seed = 3u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    for _ in 0..400 {
+        let what = (
+            random(3) as usize,
+            ["first", "second"][random(2) as usize],
+            1 + random(2) as u32,
+            [1, 31, 32, 33, 64, 96][random(6) as usize],
+            [0, 64][random(2) as usize],
+            random(3) as u32,
+        );
+        let here = start(&modules, what);
+        // A thread of its own has launched nothing before.
+        let afresh = std::thread::scope(|scope| {
+            scope.spawn(|| start(&modules, what)).join().expect("the launch ends")
+        });
+        assert_eq!(here, afresh, "{what:?}");
+    }
+}

@@ -184,11 +184,26 @@ pub(crate) fn shared_trouble(
 /// Checks the marks of a global load.
 #[inline(always)]
 pub(crate) fn readable(shadow: &[u8]) -> bool {
-    let mut wrong = 0;
-    for mark in shadow {
-        wrong |= mark & (marks::INIT | marks::UNREAD) ^ marks::INIT;
+    const MASK: u64 = u64::from_ne_bytes([marks::INIT | marks::UNREAD; 8]);
+    const FINE: u64 = u64::from_ne_bytes([marks::INIT; 8]);
+    let wrong = |eight: &[u8; 8]| u64::from_ne_bytes(*eight) & MASK ^ FINE;
+    let (chunks, rest) = shadow.as_chunks::<32>();
+    let mut all = [0; 4];
+    for chunk in chunks {
+        let eights = chunk.as_chunks::<8>().0;
+        for i in 0..4 {
+            all[i] |= wrong(&eights[i]);
+        }
     }
-    wrong == 0
+    let mut any = all[0] | all[1] | all[2] | all[3];
+    let (eights, rest) = rest.as_chunks::<8>();
+    for eight in eights {
+        any |= wrong(eight);
+    }
+    for mark in rest {
+        any |= u64::from(mark & (marks::INIT | marks::UNREAD) ^ marks::INIT);
+    }
+    any == 0
 }
 
 /// Names what forbids a load of global bytes.
@@ -219,14 +234,14 @@ pub(crate) fn unreadable(
 /// Loads of lanes side by side or at one place, when nothing stands against it; `false` asks for
 /// [`load_each`].
 #[inline(always)]
-pub(crate) fn load<const CHECKS: bool>(
+pub(crate) fn load<const CHECKS: bool, const BYTES: usize>(
     warp: &mut Warp,
     machine: &mut Machine<'_>,
     what: &Access,
     mask: u32,
     pc: u32,
 ) -> bool {
-    let bytes = u64::from(what.bytes());
+    let bytes = BYTES as u64;
     let (first, shape) = place(warp, what, mask, bytes);
     let aligned = first & (bytes - 1) == 0;
     let span = match shape {
@@ -241,7 +256,7 @@ pub(crate) fn load<const CHECKS: bool>(
             && (!CHECKS || readable(&page.marks[at..at + span as usize]))
         {
             let data = &page.data[at..at + span as usize];
-            deliver(warp, what, mask, shape, data);
+            deliver::<BYTES>(warp, what, mask, shape, data);
             return true;
         }
         if what.space == Space::Shared && !what.strong {
@@ -256,12 +271,12 @@ pub(crate) fn load<const CHECKS: bool>(
                     let b = (mask & mask.wrapping_sub(1)).trailing_zeros();
                     let lane = |lane| Toucher { thread: warp.index * 32 + lane, ..me };
                     let b = (b < 32).then(|| lane(b));
-                    machine.shared.read_same(first, bytes as usize, lane(a), b)
+                    machine.shared.read_same::<BYTES>(first, lane(a), b)
                 }
             };
             if ok {
                 let data = &machine.shared.data[at..at + span as usize];
-                deliver(warp, what, mask, shape, data);
+                deliver::<BYTES>(warp, what, mask, shape, data);
                 return true;
             }
         }
@@ -325,7 +340,7 @@ fn gather<const CHECKS: bool, const BYTES: usize>(
                 .map_err(|trouble| (l as u32, trouble))?;
         }
     }
-    deliver(warp, what, mask, Shape::Run(32), buffer.as_flattened());
+    deliver::<BYTES>(warp, what, mask, Shape::Run(32), buffer.as_flattened());
     Ok(())
 }
 

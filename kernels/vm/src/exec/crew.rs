@@ -158,4 +158,3 @@ fn special_values(special: Special, warp: u32, entry: &Entry, launch: &Launch<'_
         Special::DynamicBase => same(entry.dynamic_shared_offset),
     }
 }
-

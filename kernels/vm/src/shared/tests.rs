@@ -170,3 +170,77 @@ fn reads_apart_are_refused_where_one_thread_may_not_read() {
     // The readers are on record: a store of another warp races with them.
     assert!(s.store(4, &[3; 4], me(70, 0), Touch::Write).is_err());
 }
+
+#[test]
+fn reads_at_one_place_apart_and_updates_are_their_threads_one_by_one() {
+    let mut seed = 11u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let block = SharedArray { offset_bytes: 0, size_bytes: 128 };
+    let (mut done, mut refused) = ([0; 3], [0; 3]);
+    for _ in 0..20_000 {
+        let mut s = Shared::default();
+        s.prepare(&[block], 128, 0);
+        s.start_block();
+        s.set_ready(0, 128, true);
+        for _ in 0..random(5) {
+            let pc = random(2) as u32 + 7;
+            let thread = Toucher { pc, ..me(random(64) as u32, random(3) as u32) };
+            let touch = [Touch::Read, Touch::Read, Touch::StrongWrite, Touch::Write];
+            let at = random(8) as usize * 4;
+            let (at, len) = if random(16) == 0 { (at + 2, 2) } else { (at, 4) };
+            let _ = s.touch(at, len, thread, touch[random(4) as usize], false);
+            if random(12) == 0 {
+                s.next_epoch();
+            }
+        }
+        let first = me(random(2) as u32 * 32, random(3) as u32);
+        let lane = |l: usize| me(first.thread + l as u32, first.clock);
+        let mask = random(1 << 6) as u32 | 1 << random(6);
+        let mut at: [u64; 32] = std::array::from_fn(|_| 0);
+        at.iter_mut().for_each(|at| *at = random(2) * 16);
+        let before = (s.writers.clone(), s.readers.clone());
+        let kind = random(3) as usize;
+        let (mut used, mut len) = (mask, 4);
+        let fast = match kind {
+            0 => {
+                at = [at[0]; 32];
+                let second = mask & (mask - 1);
+                // Two threads stand for all.
+                used = mask & !second | second & second.wrapping_neg();
+                let a = lane(mask.trailing_zeros() as usize);
+                let b = (second != 0).then(|| lane(second.trailing_zeros() as usize));
+                len = if random(2) == 0 { 4 } else { 16 };
+                if len == 4 {
+                    s.read_same::<4>(at[0], a, b)
+                } else {
+                    s.read_same::<16>(at[0], a, b)
+                }
+            }
+            1 => s.read_apart(&at, mask, first, &mut [[0; 4]; 32]),
+            _ => s.update_words(|l| at[l], mask, first, &mut [0; 32], |old, _| old + 1) == 0,
+        };
+        let after = (s.writers.clone(), s.readers.clone());
+        (s.writers, s.readers) = before;
+        let slowly = lanes(used).try_for_each(|l| {
+            if kind < 2 {
+                return s.touch(at[l] as usize, len, lane(l), Touch::Read, true);
+            }
+            s.touch(at[l] as usize, len, lane(l), Touch::StrongRead, true)?;
+            s.touch(at[l] as usize, len, lane(l), Touch::StrongWrite, false)
+        });
+        if fast {
+            assert_eq!(slowly, Ok(()), "{kind}");
+            assert_eq!((s.writers, s.readers), after, "{kind}");
+            done[kind] += 1;
+        } else {
+            refused[kind] += 1;
+        }
+    }
+    assert!(
+        done.iter().all(|n| *n > 1000) && refused.iter().all(|n| *n > 500),
+        "{done:?} {refused:?}"
+    );
+}
