@@ -257,6 +257,8 @@ pub(crate) struct Step {
     pub flip: bool,
     /// How many unguarded [`Action::Lane`] stand here in a row, at most 255.
     pub run: u8,
+    /// The same for a whole warp, which does [`Action::Exchange`] likewise.
+    pub whole_run: u8,
 }
 
 /// A lane-wise function of up to three operands, for everything without an [`Op`] of its own.

@@ -24,14 +24,16 @@ pub(super) fn steps(code: &[Instr], shuffles: &[Shuffle]) -> (Vec<Step>, Vec<Lan
             }
             Chosen::Other(action) => (action, Kernel::Mov32, [0; 4]),
         };
-        steps.push(Step { action, guard: instr.guard, flip: instr.flip, run: 0 });
+        steps.push(Step { action, guard: instr.guard, flip: instr.flip, run: 0, whole_run: 0 });
         lanes.push(Lane { function: LaneFunction::of(kernel), s });
     }
-    let mut run = 0u8;
+    let (mut run, mut whole_run) = (0u8, 0u8);
     for step in steps.iter_mut().rev() {
-        let plain = step.guard == 0 && matches!(step.action, Action::Lane);
-        run = if plain { run.saturating_add(1) } else { 0 };
-        step.run = run;
+        let lane = step.guard == 0 && matches!(step.action, Action::Lane);
+        let exchange = step.guard == 0 && matches!(step.action, Action::Exchange(_));
+        run = if lane { run.saturating_add(1) } else { 0 };
+        whole_run = if lane || exchange { whole_run.saturating_add(1) } else { 0 };
+        (step.run, step.whole_run) = (run, whole_run);
     }
     (steps, lanes)
 }
