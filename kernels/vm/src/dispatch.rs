@@ -5,7 +5,7 @@
 
 use crate::exec::lane::{Kernel, Slots, with_kernels};
 use crate::exec::machine::Machine;
-use crate::exec::product::Operands;
+use crate::exec::product::{MatrixModel, Operands};
 use crate::exec::step::{Laned, Outcome, Raised, run};
 use crate::exec::warp::Warp;
 use crate::exec::{access, alu, atomic, collective, lane, matrix, product as products, store};
@@ -29,14 +29,15 @@ pub(crate) fn product(
     warp: &mut Warp,
     operands: &mut Operands,
     what: &Product,
+    model: MatrixModel,
 ) {
     #[cfg(target_arch = "x86_64")]
     if vectors.is_some() {
         // SAFETY: as in `run_warp`.
-        return unsafe { product_wide(warp, operands, what) };
+        return unsafe { product_wide(warp, operands, what, model) };
     }
     let _ = vectors;
-    product_portable(warp, operands, what);
+    product_portable(warp, operands, what, model);
 }
 
 /// Proof that this processor has everything the wide build needs; `detect` alone makes one.
@@ -307,16 +308,22 @@ fn run_wide(
 
 // SAFETY: the name is this crate's alone; nothing else defines or looks it up.
 #[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_product_portable"))]
-fn product_portable(warp: &mut Warp, operands: &mut Operands, what: &Product) {
-    products::portable::product(warp, operands, what);
+fn product_portable(warp: &mut Warp, operands: &mut Operands, what: &Product, model: MatrixModel) {
+    match model {
+        MatrixModel::H200 => products::portable::product(warp, operands, what),
+        MatrixModel::F32 => products::portable::plain(warp, operands, what),
+    }
 }
 
 // SAFETY: the name is this crate's alone; nothing else defines or looks it up.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_product_wide"))]
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt")]
-fn product_wide(warp: &mut Warp, operands: &mut Operands, what: &Product) {
-    products::wide::product(warp, operands, what);
+fn product_wide(warp: &mut Warp, operands: &mut Operands, what: &Product, model: MatrixModel) {
+    match model {
+        MatrixModel::H200 => products::wide::product(warp, operands, what),
+        MatrixModel::F32 => products::wide::plain(warp, operands, what),
+    }
 }
 
 #[cfg(feature = "libfuzzer")]

@@ -1,7 +1,7 @@
 //! What every warp of a launch shares: memories, barriers, limits and what is counted.
 
 use super::copy::PendingCopy;
-use super::product::Operands;
+use super::product::{MatrixModel, Operands};
 use crate::approx::FloatModel;
 use crate::fault::{BufferPlace, FaultKind, MemorySpace};
 use crate::memory::Memory;
@@ -38,6 +38,7 @@ pub(crate) struct Machine<'m> {
     pub data: &'m mut Vec<u8>,
     pub edges: &'m mut [u64],
     pub model: FloatModel,
+    pub matrix_model: MatrixModel,
     pub wide: Option<crate::dispatch::Wide>,
     /// Initialisation, marks and races are checked.
     pub checks: bool,

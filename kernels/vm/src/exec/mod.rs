@@ -28,6 +28,7 @@ use crate::shared::Shared;
 use copy::PendingCopy;
 use crew::Crews;
 use machine::{Gate, Local, Machine, Trouble};
+pub use product::MatrixModel;
 use product::Operands;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -73,12 +74,18 @@ pub struct Options {
     pub checks: bool,
     /// Whose approximate functions.
     pub float_model: FloatModel,
+    /// How matrix products add.
+    pub matrix_model: MatrixModel,
 }
 
 impl Default for Options {
     /// Everything checked.
     fn default() -> Options {
-        Options { checks: true, float_model: FloatModel::default() }
+        Options {
+            checks: true,
+            float_model: FloatModel::default(),
+            matrix_model: MatrixModel::default(),
+        }
     }
 }
 
@@ -195,6 +202,7 @@ fn run(
         data: &mut scratch.data,
         edges: &mut counts.edges,
         model: options.float_model,
+        matrix_model: options.matrix_model,
         wide: dispatch::detect(),
         checks: options.checks,
         left: limits.instructions,
