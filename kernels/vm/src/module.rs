@@ -173,8 +173,21 @@ impl Module {
     /// When the text is not PTX. Instructions the machine lacks are no error here: they stop a
     /// launch that reaches them.
     pub fn parse(text: &str) -> Result<Module, ParseError> {
+        Module::translate(text, true)
+    }
+
+    /// The same without simplifications, for tests of them: slower, with the same results, faults
+    /// and edges.
+    ///
+    /// # Errors
+    /// As [`Module::parse`].
+    pub fn parse_plainly(text: &str) -> Result<Module, ParseError> {
+        Module::translate(text, false)
+    }
+
+    fn translate(text: &str, simplified: bool) -> Result<Module, ParseError> {
         let tree = crate::parse::parse(text)?;
-        let lowered = crate::lower::lower(&tree)?;
+        let lowered = crate::lower::lower(&tree, simplified)?;
         let by_name =
             lowered.entries.iter().enumerate().map(|(i, entry)| (entry.name.clone(), i)).collect();
         Ok(Module {

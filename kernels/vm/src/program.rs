@@ -283,6 +283,8 @@ pub(crate) struct Access {
     pub regs: [Reg; 8],
     pub base: Option<Reg>,
     pub offset: i64,
+    /// A long register that holds one value in all lanes, added to the address.
+    pub plus: Option<Slot>,
     /// `.volatile`, `.relaxed`, `.acquire`, `.release`: does not race with its like.
     pub strong: bool,
 }

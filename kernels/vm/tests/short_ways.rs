@@ -145,3 +145,121 @@ fn a_launch_finds_nothing_of_the_ones_before() {
         assert_eq!(here, afresh, "{what:?}");
     }
 }
+
+/// A launch's output bytes and marks, or how it ended otherwise, and which edges it took.
+fn outcome(module: &Module, entry: &str, words_in: &[u32]) -> (Result<Vec<u32>, String>, Vec<u64>) {
+    let mut memory = Memory::new();
+    let x = input(&mut memory, "x", &bytes32(words_in));
+    let d = output(&mut memory, "d", 64 * 64);
+    let parameters = Parameters::default().u64(memory.address(x, 0)).u64(memory.address(d, 0)).0;
+    let launch = ptx_vm::Launch {
+        entry,
+        grid: [1; 3],
+        block: [64, 1, 1],
+        dynamic_shared_bytes: 0,
+        parameters: &parameters,
+    };
+    let limits = ptx_vm::Limits { instructions: 100_000, ..ptx_vm::Limits::default() };
+    let mut coverage = ptx_vm::Coverage::new();
+    let ended =
+        ptx_vm::launch(module, &mut memory, &launch, &limits, &Options::default(), &mut coverage);
+    let edges = coverage.entry(entry).map_or(Vec::new(), |entry| entry.edges.clone());
+    let mut out = words(&memory, d);
+    out.extend(memory.marks(d, 0..64 * 64).iter().map(|mark| u32::from(*mark)));
+    (ended.map(|_| out).map_err(|stop| stop.to_string()), edges)
+}
+
+/// Random code of what the simplifications look for: sums that become addresses, widened and
+/// narrowed words, halves put together and taken apart, results nobody reads, all of it guarded
+/// here and there and repeated in a loop.
+fn program(random: &mut impl FnMut(u64) -> u64) -> String {
+    let mut code = String::new();
+    let mut edges = 0;
+    for _ in 0..12 + random(24) {
+        let [a, b, c] = [(); 3].map(|()| random(6));
+        let constant = [0, 4, 8, 64, 0xffff_ffff_ffff_fff8u64 as i64][random(5) as usize];
+        let guard = ["", "", "", "@%p1 ", "@!%p2 "][random(5) as usize];
+        let line = match random(22) {
+            0 => format!("add.s64 %rd{a}, %rd{b}, {constant};"),
+            1 => format!("add.s64 %rd{a}, %rd{b}, %rd{c};"),
+            2 => format!("add.s64 %rd{a}, %rd10, %rd{b};"),
+            3 => format!("add.s64 %rd{a}, %rd{b}, %rd11;"),
+            4 => format!("cvt.u64.u32 %rd{a}, %r{b};"),
+            5 => format!("cvt.s64.s32 %rd{a}, %r{b};"),
+            6 => format!("cvt.u32.u64 %r{a}, %rd{b};"),
+            7 => format!("mul.wide.u32 %rd{a}, %r{b}, 4;"),
+            8 => format!("mul.wide.s32 %rd{a}, %r{b}, %r{c};"),
+            9 => format!("bfi.b64 %rd{a}, %rd{b}, %rd{c}, 32, 32;"),
+            10 => format!("mov.b64 %rd{a}, {{%r{b},%r{c}}};"),
+            11 => format!("mov.b64 {{%r{a},%r{b}}}, %rd{c};"),
+            12 => format!("and.b32 %r{a}, %r{b}, 1020;"),
+            13 => format!("mov.u64 %rd{a}, %rd{b};"),
+            14 => format!("setp.lt.u32 %p{}, %r{a}, %r{b};", 1 + random(2)),
+            15 => format!("add.u32 %r{a}, %r{b}, %r{c};"),
+            // A load and a store that may well be fine.
+            16 => format!(
+                "and.b32 %r{a}, %r{a}, 252;cvt.u64.u32 %rd{b}, %r{a};add.s64 %rd{c}, %rd10, %rd{b};{guard}ld.global.u32 %r{b}, [%rd{c}+4];"
+            ),
+            17 => format!(
+                "and.b32 %r{a}, %r30, 63;mul.wide.u32 %rd{b}, %r{a}, 64;add.s64 %rd{c}, %rd{b}, %rd11;add.s64 %rd{b}, %rd{c}, 8;{guard}st.global.u32 [%rd{b}+-4], %r{c};"
+            ),
+            18 => format!(
+                "mul.wide.u32 %rd{a}, %r30, 4;mov.u64 %rd{b}, s;add.s64 %rd{a}, %rd{b}, %rd{a};{guard}st.shared.u32 [%rd{a}], %r{c};{guard}ld.shared.u32 %r{b}, [%rd{a}];"
+            ),
+            19 => format!(
+                "mul.wide.u32 %rd{a}, %r30, 4;mov.u64 %rd{b}, s;add.s64 %rd{a}, %rd{b}, %rd{a};st.shared.u32 [%rd{a}], 7;atom.shared.add.u32 %r{c}, [%rd{a}], 1;"
+            ),
+            20 => format!("ld.global.u32 %r{a}, [%rd{b}];"),
+            _ => {
+                edges += 1;
+                format!("@%p1 bra L{edges};add.u32 %r{a}, %r{b}, 3;L{edges}:")
+            }
+        };
+        // A guard before the first instruction alone.
+        let plain = line.starts_with('@') || line.contains("ld.") || line.contains("st.");
+        code += if plain { "" } else { guard };
+        code += &line;
+        code.push('\n');
+    }
+    let all: String = (0..6)
+        .map(|i| {
+            format!(
+                "st.global.u32 [%rd12+{}], %r{i};st.global.u64 [%rd12+{}], %rd{i};\n",
+                4 * i,
+                32 + 8 * (i % 4)
+            )
+        })
+        .collect();
+    format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 x, .param .u64 d)\n{{\n\
+         .reg .pred %p<5>;.reg .b32 %r<40>;.reg .b64 %rd<20>;.shared .align 8 .b8 s[256];\n\
+         ld.param.u64 %rd10, [x];ld.param.u64 %rd11, [d];mov.u32 %r30, %tid.x;mul.wide.u32 %rd12, %r30, 64;add.s64 %rd12, %rd12, %rd11;\n\
+         mov.u32 %r0, %r30;mov.u32 %r1, 5;mov.u32 %r2, -9;mov.u32 %r3, 1020;mov.u32 %r4, 77;mov.u32 %r5, %r30;\n\
+         mov.u64 %rd0, %rd10;mov.u64 %rd1, 3;mov.u64 %rd2, -1;mov.u64 %rd3, %rd11;mov.u64 %rd4, 0;mov.u64 %rd5, %rd10;mov.u32 %r31, 0;\n\
+         setp.lt.u32 %p1, %r30, 9;setp.gt.u32 %p2, %r30, 40;\n\
+         AGAIN: {code}\nadd.u32 %r31, %r31, 1;setp.lt.u32 %p3, %r31, 2;@%p3 bra AGAIN;\n{all}ret;\n}}\n"
+    )
+}
+
+#[test]
+fn simplified_code_does_what_the_plain_translation_does() {
+    let mut seed = 9u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let x: Vec<u32> = (0..512).map(|i: u32| i.wrapping_mul(2_654_435_761)).collect();
+    let (mut fine, mut faults) = (0, 0);
+    for _ in 0..1500 {
+        let text = program(&mut random);
+        let [short, plain] = [Module::parse(&text), Module::parse_plainly(&text)]
+            .map(|module| outcome(&module.unwrap_or_else(|e| panic!("{text}: {e}")), "t", &x));
+        assert_eq!(short, plain, "{text}");
+        if short.0.is_ok() {
+            fine += 1;
+        } else {
+            faults += 1;
+        }
+    }
+    assert!(fine > 200 && faults > 200, "{fine} fine, {faults} faults");
+}

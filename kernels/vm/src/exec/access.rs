@@ -80,6 +80,13 @@ pub(crate) enum Shape {
     Scattered,
 }
 
+/// What is added to the base, the same for all lanes.
+#[inline(always)]
+pub(crate) fn offset(warp: &Warp, what: &Access) -> u64 {
+    let plus = what.plus.map_or(0, |slot| warp.longs[usize::from(slot)].0[0]);
+    plus.wrapping_add(what.offset as u64)
+}
+
 /// The first active lane's address, and how those of all active lanes lie.
 #[inline(always)]
 pub(crate) fn place(warp: &Warp, what: &Access, mask: u32, bytes: u64) -> (u64, Shape) {
@@ -87,7 +94,7 @@ pub(crate) fn place(warp: &Warp, what: &Access, mask: u32, bytes: u64) -> (u64, 
     // The second lane says which of the two shapes is left to look for.
     let next = (mask & mask.wrapping_sub(1)).trailing_zeros() as usize;
     let shift = bytes.trailing_zeros();
-    let offset = what.offset as u64;
+    let offset = offset(warp, what);
     match what.base {
         Some(reg) if reg.class == Class::Long => {
             let x = &warp.longs[usize::from(reg.slot)].0;
@@ -308,7 +315,7 @@ pub(crate) fn load_each<const CHECKS: bool>(
     mask: u32,
     pc: u32,
 ) -> Result<(), Laned> {
-    let addresses = &addresses(warp, what.base, what.offset);
+    let addresses = &addresses(warp, what.base, offset(warp, what) as i64);
     by_size!(what.bytes(), gather(warp, machine, what, mask, pc, addresses))
 }
 

@@ -1,8 +1,8 @@
 //! Stores of a warp: consecutive addresses at once, everything else lane by lane.
 
 use super::access::{
-    GLOBAL_START, Shape, Target, addresses, by_size, local_at, place, resolve, shared_trouble,
-    space_of, toucher,
+    GLOBAL_START, Shape, Target, addresses, by_size, local_at, offset, place, resolve,
+    shared_trouble, space_of, toucher,
 };
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
@@ -71,7 +71,7 @@ pub(crate) fn store_each<const CHECKS: bool>(
     mask: u32,
     pc: u32,
 ) -> Result<(), Laned> {
-    let addresses = &addresses(warp, what.base, what.offset);
+    let addresses = &addresses(warp, what.base, offset(warp, what) as i64);
     by_size!(what.bytes(), scatter(warp, machine, what, mask, pc, addresses))
 }
 

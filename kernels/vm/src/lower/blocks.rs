@@ -30,9 +30,14 @@ impl<'a> Lowering<'a, '_> {
         if tables.iter().any(|len| *len > usize::from(u16::MAX)) {
             return Err(too_large("instructions of one kind", function.line));
         }
-        self.propagate_copies();
-        let starts = self.block_starts();
-        self.propagate_within_blocks(&starts);
+        if self.simplified {
+            self.propagate_copies();
+            let starts = self.block_starts();
+            self.fold(&starts);
+            self.propagate_within_blocks(&starts);
+            let starts = self.block_starts();
+            self.drop_unread(&starts);
+        }
         let starts = self.block_starts();
         let exposed = self.allocate(&starts);
         self.fix_shuffles();

@@ -70,6 +70,7 @@ impl<'a> Lowering<'a, '_> {
             regs: [Reg { class: ty.class(), slot: 0 }; 8],
             base,
             offset,
+            plus: None,
             strong: parts
                 .iter()
                 .any(|p| matches!(*p, "volatile" | "relaxed" | "acquire" | "release")),

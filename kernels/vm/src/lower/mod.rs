@@ -10,6 +10,7 @@ mod control;
 mod convert;
 mod flatten;
 mod float;
+mod fold;
 mod half;
 mod matrix;
 mod memory;
@@ -128,13 +129,14 @@ pub(crate) struct Lowering<'a, 't> {
     tables: Vec<Table>,
     matrices: Vec<Matrix>,
     unsupported: Vec<String>,
+    simplified: bool,
 }
 
 /// Bytes kept free behind every shared array, so that running over its end is seen.
 const REDZONE_BYTES: u32 = 32;
 
-/// Lowers every kernel of a module.
-pub(crate) fn lower(tree: &Tree<'_>) -> Result<Lowered, ParseError> {
+/// Lowers every kernel of a module; operations are left as they stand unless `simplified`.
+pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseError> {
     let mut data = Vec::new();
     let mut writable = Vec::new();
     let mut addresses = HashMap::new();
@@ -184,7 +186,8 @@ pub(crate) fn lower(tree: &Tree<'_>) -> Result<Lowered, ParseError> {
     writable.resize(data.len(), false);
     let mut entries = Vec::new();
     for function in tree.functions.iter().filter(|f| f.is_entry) {
-        entries.push(Lowering::new(tree, &addresses).entry(function)?);
+        let lowering = Lowering { simplified, ..Lowering::new(tree, &addresses) };
+        entries.push(lowering.entry(function)?);
     }
     Ok(Lowered { entries, data, writable })
 }
@@ -234,6 +237,7 @@ impl<'a, 't> Lowering<'a, 't> {
             tables: Vec::new(),
             matrices: Vec::new(),
             unsupported: Vec::new(),
+            simplified: true,
         }
     }
 
