@@ -438,23 +438,33 @@ impl Shared {
             return mask;
         }
         let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
+        // One length for all, so that one comparison a lane is enough.
+        let state = self.state.as_chunks_mut::<BYTES>().0;
+        let data = self.data.as_chunks_mut::<BYTES>().0;
+        let (places, cells) = (state.len().min(data.len()), BYTES / 4);
+        let (Some(writers), Some(readers), Some(pieces), state, data) = (
+            self.writers.get_mut(..places * cells),
+            self.readers.get(..places * cells),
+            pieces.first_chunk::<32>(),
+            &mut state[..places],
+            &mut data[..places],
+        ) else {
+            return mask;
+        };
         for l in lanes(mask) {
             let left = mask & (u32::MAX << l);
-            let at = addresses[l] as usize;
-            if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(BYTES) {
+            let place = (addresses[l] / BYTES as u64) as usize;
+            if !addresses[l].is_multiple_of(BYTES as u64) || place >= places {
                 return left;
             }
-            let cells = at / 4..at / 4 + BYTES / 4;
-            let (Some(four), Some(state), Some(data), Some(writers), Some(readers), Some(piece)) = (
-                self.fours.get_mut(at / 16),
-                self.state.get_mut(at..at + BYTES),
-                self.data.get_mut(at..at + BYTES),
-                self.writers.get_mut(cells.clone()),
-                self.readers.get(cells),
-                pieces.get(l),
+            let (Some(four), Some(writers), Some(readers)) = (
+                self.fours.get_mut(place * BYTES / 16),
+                writers.get_mut(place * cells..(place + 1) * cells),
+                readers.get(place * cells..(place + 1) * cells),
             ) else {
                 return left;
             };
+            let state = &mut state[place];
             let whole = *state == [INIT; BYTES] || *state == [UNINIT; BYTES];
             let mine = first + ((l as u64) << THREAD_SHIFT);
             let stored = four.stored == epoch && against(writers, mine);
@@ -463,9 +473,9 @@ impl Shared {
             }
             four.stored = epoch;
             writers.fill(mine);
-            state.fill(if ARRIVED { INIT } else { UNINIT });
+            *state = [if ARRIVED { INIT } else { UNINIT }; BYTES];
             if ARRIVED {
-                data.copy_from_slice(piece);
+                data[place] = pieces[l];
             }
         }
         0

@@ -74,6 +74,24 @@ fn shuffles_with_constants_follow_the_definition() {
     }
 }
 
+#[test]
+fn lanes_that_store_at_one_place_must_agree() {
+    // Lanes 2i and 2i + 1 share a place; `%r2` is what they store.
+    let stored = |value: &str| {
+        let text = format!(
+            ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 x, .param .u64 d)\n{{\n\
+             .reg .pred %p<3>;.reg .b32 %r<9>;.reg .b64 %rd<9>;ld.param.u64 %rd1, [d];mov.u32 %r1, %tid.x;shr.u32 %r3, %r1, 1;\n\
+             {value}mul.wide.u32 %rd2, %r3, 4;add.s64 %rd2, %rd1, %rd2;st.global.u32 [%rd2], %r2;ret;\n}}\n"
+        );
+        outcome(&Module::parse(&text).unwrap_or_else(|e| panic!("{value}: {e}")), "t", &[0])
+    };
+    assert!(stored("mov.u32 %r2, %r3;").0.is_ok());
+    let all = stored("mov.u32 %r2, %r1;").0.expect_err("they differ");
+    assert!(all.contains("different values"), "{all}");
+    let last = stored("setp.eq.u32 %p1, %r1, 31;add.u32 %r2, %r3, 1;@!%p1 sub.u32 %r2, %r2, 1;");
+    assert!(last.0.expect_err("the last lane differs").contains("thread [31, 0, 0]"));
+}
+
 /// Two kernels that show every register a launch starts with, and one that reads registers
 /// nobody wrote.
 const STARTS: &str = ".version 8.0\n.target sm_90\n.address_size 64\n\

@@ -4,6 +4,7 @@ use super::access::{
     GLOBAL_START, Shape, Target, addresses, by_size, local_at, offset, place, resolve,
     shared_trouble, space_of, toucher,
 };
+use super::lane::lanes_where;
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
 use super::warp::{Warp, lanes};
@@ -237,7 +238,29 @@ fn collision<const BYTES: usize>(
             last.is_none_or(|previous: u64| addresses[l] >= previous.saturating_add(BYTES as u64));
         last = Some(addresses[l]);
     }
-    if rising { None } else { clash(mask, addresses, buffer.as_flattened(), BYTES) }
+    if rising || apart(mask, addresses, buffer) {
+        return None;
+    }
+    clash(mask, addresses, buffer.as_flattened(), BYTES)
+}
+
+/// Whether all pieces are aligned, so that those with a byte in common have all of them, and such
+/// pieces hold the same value.
+#[inline(always)]
+fn apart<const BYTES: usize>(mask: u32, addresses: &[u64; 32], buffer: &[[u8; BYTES]; 32]) -> bool {
+    if lanes_where(|l| addresses[l] & (BYTES as u64 - 1) != 0) & mask != 0 {
+        return false;
+    }
+    for l in lanes(mask) {
+        let same = lanes_where(|other| addresses[other] == addresses[l]) & mask;
+        // Each pair is seen from both sides; the earlier lane is enough.
+        for earlier in lanes(same & ((1 << l) - 1)) {
+            if buffer[earlier] != buffer[l] {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 fn clash(mask: u32, addresses: &[u64; 32], buffer: &[u8], bytes: usize) -> Option<(u32, u64)> {

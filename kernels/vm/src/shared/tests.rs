@@ -172,14 +172,14 @@ fn reads_apart_are_refused_where_one_thread_may_not_read() {
 }
 
 #[test]
-fn reads_at_one_place_apart_and_updates_are_their_threads_one_by_one() {
+fn accesses_of_many_lanes_are_their_threads_one_by_one() {
     let mut seed = 11u64;
     let mut random = |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % below
     };
     let block = SharedArray { offset_bytes: 0, size_bytes: 128 };
-    let (mut done, mut refused) = ([0; 3], [0; 3]);
+    let (mut done, mut refused) = ([0; 4], [0; 4]);
     for _ in 0..20_000 {
         let mut s = Shared::default();
         s.prepare(&[block], 128, 0);
@@ -202,7 +202,7 @@ fn reads_at_one_place_apart_and_updates_are_their_threads_one_by_one() {
         let mut at: [u64; 32] = std::array::from_fn(|_| 0);
         at.iter_mut().for_each(|at| *at = random(2) * 16);
         let before = (s.writers.clone(), s.readers.clone());
-        let kind = random(3) as usize;
+        let kind = random(4) as usize;
         let (mut used, mut len) = (mask, 4);
         let fast = match kind {
             0 => {
@@ -220,6 +220,11 @@ fn reads_at_one_place_apart_and_updates_are_their_threads_one_by_one() {
                 }
             }
             1 => s.read_apart(&at, mask, first, &mut [[0; 4]; 32]),
+            2 => {
+                let turn = random(8);
+                at = std::array::from_fn(|l| (l as u64 ^ turn) % 8 * 4);
+                s.write_apart::<4, true>(&at, mask, first, &[[9; 4]; 32]) == 0
+            }
             _ => s.update_words(|l| at[l], mask, first, &mut [0; 32], |old, _| old + 1) == 0,
         };
         let after = (s.writers.clone(), s.readers.clone());
@@ -227,6 +232,9 @@ fn reads_at_one_place_apart_and_updates_are_their_threads_one_by_one() {
         let slowly = lanes(used).try_for_each(|l| {
             if kind < 2 {
                 return s.touch(at[l] as usize, len, lane(l), Touch::Read, true);
+            }
+            if kind == 2 {
+                return s.touch(at[l] as usize, len, lane(l), Touch::Write, false);
             }
             s.touch(at[l] as usize, len, lane(l), Touch::StrongRead, true)?;
             s.touch(at[l] as usize, len, lane(l), Touch::StrongWrite, false)
