@@ -1,6 +1,7 @@
 //! The checks of shared memory, one rule a test.
 
 use super::*;
+use crate::exec::warp::lanes;
 
 fn shared() -> Shared {
     let mut shared = Shared::default();
