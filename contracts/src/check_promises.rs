@@ -14,7 +14,7 @@ use crate::expr::Expr;
 use crate::format::{
     Access, Contract, Copies, Fixture, Joint, LayoutKind, Named, Rejection, Relation, Tolerance,
 };
-use crate::load::suggestion;
+use crate::load::{is_link, suggestion};
 use crate::names::{Kind, Visible, expect, words_of};
 
 /// Most literals of a fixture.
@@ -478,7 +478,7 @@ fn check_history(contract: &Contract) -> Checked {
     let mut before = 0;
     for (index, entry) in contract.history.iter().enumerate() {
         let path = format!("history[{index}]");
-        let ascending = entry.version > before && entry.version <= contract.version;
+        let ascending = entry.version >= before.max(1) && entry.version <= contract.version;
         ensure(
             ascending,
             &path,
@@ -491,9 +491,33 @@ fn check_history(contract: &Contract) -> Checked {
             "no reason is given",
             "say why in `because`",
         )?;
+        for (place, clause) in entry.clauses.iter().enumerate() {
+            check_excused(&format!("{path}.clauses[{place}]"), clause)?;
+        }
+        ensure(
+            entry.clauses.is_empty() || is_link(&entry.link),
+            &format!("{path}.link"),
+            &format!("`{}` is no link to an issue", entry.link),
+            "write link: https://…, a weaker clause needs one",
+        )?;
         before = entry.version;
     }
     Ok(())
+}
+
+/// One clause, not a whole section: a general excuse excuses nothing.
+fn check_excused(path: &str, clause: &str) -> Checked {
+    let plain = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+    };
+    let parts: Vec<&str> = clause.split('.').collect();
+    ensure(
+        parts.len() >= 2 && parts.iter().all(|part| plain(part)),
+        path,
+        &format!("`{clause}` names no single clause"),
+        "write it as `assay review` does: tolerance.o.bf16, dims.T, regressions.<file>",
+    )
 }
 
 fn check_mutants(contract: &Contract) -> Checked {
@@ -510,6 +534,12 @@ fn check_mutants(contract: &Contract) -> Checked {
                 &mutant.killed_by,
                 ids.iter().map(String::as_str).filter(|id| !id.starts_with("mutants")),
             ),
+        )?;
+        ensure(
+            mutant.equivalent.as_ref().is_none_or(|reason| !reason.trim().is_empty()),
+            &format!("{path}.equivalent"),
+            "no reason is given",
+            "say why no case can tell it from the kernel",
         )?;
         if let Some(fixture) = &mutant.with {
             let known = contract.fixtures.keys().map(String::as_str);

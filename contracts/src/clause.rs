@@ -226,7 +226,8 @@ pub fn clauses(contract: &Contract) -> Vec<Clause> {
             add(format!("house.{rule}"), ClauseKind::House(rule), needs);
         }
     }
-    for id in contract.mutants.keys() {
+    let to_catch = contract.mutants.iter().filter(|(_, mutant)| mutant.equivalent.is_none());
+    for (id, _) in to_catch {
         add(format!("mutants.{id}"), ClauseKind::Mutant(id.clone()), Need::Nvrtc);
     }
     all

@@ -495,14 +495,20 @@ pub struct Mutant {
     /// The fixture that shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<String>,
+    /// Why no case can tell it from the kernel; then nothing has to catch it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub equivalent: Option<String>,
 }
 
 /// One change of the contract.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryEntry {
-    /// The version it led to.
+    /// The version it led to; the one before again where older cases keep their meaning.
     pub version: u32,
+    /// What it makes weaker, as `assay review` names it (`tolerance.o.bf16`, `dims.T`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clauses: Vec<String>,
     /// Why.
     pub because: String,
     /// Where it was discussed.

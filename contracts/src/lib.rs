@@ -64,9 +64,9 @@
 //! | `relations` | `name: {one relation, when?, compare: bits or bound}` |
 //! | `rejects` | `name: {one edit, error, detected?}` |
 //! | `fixtures`, `production` | named partial assignments of `dims`, `lists`, `dtypes`, `options`, `variants`, `layout`, `values`, `joint`; the rest is drawn. Fixtures always run; production shapes only on a GPU |
-//! | `mutants` | `id: {killed_by: clause or prefix, with?: fixture}` |
+//! | `mutants` | `id: {killed_by: clause or prefix, with?: fixture, equivalent?: reason}`; an equivalent one need not be caught |
 //! | `except` | `house rule: reason` |
-//! | `history` | `[{version, because, link}]`, newest last |
+//! | `history` | `[{version, clauses?: [clause…], because, link}]`, newest last; an entry that excuses a weaker clause names it as `assay review` does, and links the issue |
 //!
 //! A tensor whose `when` fails is a null argument. `access` is `read`, `write` or `read_write`, or
 //! `{by: {option: {word: access}}}`, total over the option's words; a `domain` may switch alike. Every written tensor has a tolerance

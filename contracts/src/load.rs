@@ -104,6 +104,12 @@ fn explain(message: &str) -> (String, String) {
     }
 }
 
+/// Whether a text is a web address with a path, as a link to an issue is.
+pub fn is_link(link: &str) -> bool {
+    let rest = link.strip_prefix("https://").or_else(|| link.strip_prefix("http://"));
+    rest.is_some_and(|rest| rest.contains('/') && !rest.contains(char::is_whitespace))
+}
+
 /// "write `nearest`", or the whole list when nothing is near.
 pub(crate) fn suggestion<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();

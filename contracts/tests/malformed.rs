@@ -320,6 +320,57 @@ fn promises_mention_what_exists() {
 }
 
 #[test]
+fn a_history_that_excuses_nothing_is_refused() {
+    let entry = |clauses: &str, link: &str| {
+        format!(
+            "history: [{{version: 1, clauses: [{clauses}], because: measured, link: \"{link}\"}}]"
+        )
+    };
+    let issue = "https://example.org/issues/1";
+    let good = GOOD.replace("history: []", &entry("tolerance.y.exact, dims.N", issue));
+    parse_contract(&good, "good.yaml").expect("an entry that names clauses and an issue");
+    // One version may have several entries; an older one after it may not come.
+    let twice = "history: [{version: 1, because: a, link: b}, {version: 1, because: c, link: d}]";
+    parse_contract(&GOOD.replace("history: []", twice), "good.yaml").expect("two of one version");
+    refused(
+        "history: []",
+        &entry("tolerance", issue),
+        "bad.yaml:41: history[0].clauses[0]: `tolerance` names no single clause; write it as `assay review` does: \
+         tolerance.o.bf16, dims.T, regressions.<file>",
+    );
+    refused(
+        "history: []",
+        &entry("tolerance.*", issue),
+        "bad.yaml:41: history[0].clauses[0]: `tolerance.*` names no single clause; write it as `assay review` does: \
+         tolerance.o.bf16, dims.T, regressions.<file>",
+    );
+    refused(
+        "history: []",
+        &entry("dims.N", "later"),
+        "bad.yaml:41: history[0].link: `later` is no link to an issue; write link: https://…, a weaker clause needs one",
+    );
+    refused(
+        "{killed_by: tolerance.y, with: one}",
+        "{killed_by: tolerance.y, equivalent: \" \"}",
+        "bad.yaml:40: mutants.doubled.equivalent: no reason is given; say why no case can tell it from the kernel",
+    );
+}
+
+#[test]
+fn an_equivalent_mutant_is_no_clause() {
+    let ids = |text: &str| {
+        let contract = parse_contract(text, "good.yaml").expect("a contract");
+        contracts::clauses(&contract).into_iter().map(|clause| clause.id).collect::<Vec<_>>()
+    };
+    let equivalent = GOOD.replace(
+        "{killed_by: tolerance.y, with: one}",
+        "{killed_by: tolerance.y, equivalent: 2 times 0 is 0}",
+    );
+    assert!(ids(GOOD).contains(&"mutants.doubled".to_owned()));
+    assert!(!ids(&equivalent).contains(&"mutants.doubled".to_owned()));
+}
+
+#[test]
 fn no_mutilated_text_panics() {
     let bytes = GOOD.as_bytes();
     for seed in 0..2000u64 {

@@ -39,6 +39,13 @@ def ple_gather(options) -> Iterator[Comparison]:
             picked = torch.index_select(codes, 0, ids[index]).view(torch.float8_e4m3fn)
             return picked.to(torch.bfloat16) * scale
 
+        half = rows * (3 * WIDTH + 8) // 2
+        copies = [torch.empty(2, half, dtype=torch.uint8, device="cuda") for _ in range(sets)]
+
+        def copied(index, copies=copies):
+            """A device-to-device copy that moves as many bytes."""
+            copies[index][1].copy_(copies[index][0])
+
         for index in (0, sets - 1):
             ours(index)
             exact = (codes[ids[index]].view(torch.float8_e4m3fn).float() * scale.float()).to(torch.bfloat16)
@@ -47,4 +54,4 @@ def ple_gather(options) -> Iterator[Comparison]:
                 raise SystemExit(f"{shape}: {int((~same).sum())} elements differ, status {int(status)}")
         if not torch.equal(peer(0), outs[0]) and (peer(0).float() - outs[0].float()).abs().max() > 0.1:
             raise SystemExit(f"{shape}: the peer computes something else")
-        yield Comparison(shape, {"ours": ours, "torch": peer}, sets, bytes=float(rows * (3 * WIDTH + 8)))
+        yield Comparison(shape, {"ours": ours, "torch": peer, "copy": copied}, sets, bytes=float(rows * (3 * WIDTH + 8)))

@@ -1,8 +1,9 @@
 """What every comparison shares: PTX loaded through the driver, timing, checks and the table.
 
 A kernel is one function decorated with @kernel that yields Comparisons: a shape and several arms over
-the same rotated inputs, each arm's outputs checked before. Timing: CUDA-graph replay, one call an input
-set, the sets together past the L2, arms in turn; a sample is one replay's time over its sets.
+the same rotated inputs, each arm's outputs checked before. Timing: CUDA-graph replay, at least 64 calls
+over the input sets in rotation, the sets together past the L2, arms in turn; a sample is one replay's
+time over its calls.
 """
 
 import ctypes
@@ -15,6 +16,7 @@ from typing import Callable
 import torch
 
 L2_BYTES_PAST = 256 << 20
+GRAPH_CALLS = 64  # at least, so that the start of a replay is a small part of it
 KERNELS: dict[str, Callable] = {}
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -105,7 +107,8 @@ class Module:
 # ---- timing ----
 
 
-def captured(call: Callable[[int], None], sets: int):
+def captured(call: Callable[[int], None], sets: int, turns: int):
+    """A graph of one call for every input set, `turns` times over."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         call(0)
@@ -113,14 +116,16 @@ def captured(call: Callable[[int], None], sets: int):
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
-        for index in range(sets):
-            call(index)
+        for _ in range(turns):
+            for index in range(sets):
+                call(index)
     return graph
 
 
 def timed(comparison: Comparison, rounds: int) -> dict[str, list[float]]:
     """Microseconds a call, one number a replay; the arms take turns."""
-    graphs = {name: captured(call, comparison.sets) for name, call in comparison.arms.items()}
+    turns = -(-GRAPH_CALLS // comparison.sets)
+    graphs = {name: captured(call, comparison.sets, turns) for name, call in comparison.arms.items()}
     times = {name: [] for name in graphs}
     for turn in range(rounds + 3):
         for name, graph in graphs.items():
@@ -130,7 +135,7 @@ def timed(comparison: Comparison, rounds: int) -> dict[str, list[float]]:
             end.record()
             end.synchronize()
             if turn >= 3:
-                times[name].append(begin.elapsed_time(end) * 1e3 / comparison.sets)
+                times[name].append(begin.elapsed_time(end) * 1e3 / (turns * comparison.sets))
     return times
 
 

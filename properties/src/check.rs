@@ -77,6 +77,11 @@ impl Workspace {
     pub fn new() -> Workspace {
         Workspace::default()
     }
+
+    /// The memory, for a run outside `check`.
+    pub(crate) fn arena(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
 }
 
 /// Where runs of one case happen.
@@ -310,6 +315,7 @@ fn refused_legal(refusal: &Rejection) -> Verdict {
         index: Vec::new(),
         expected: "a plan: the call is legal".to_owned(),
         observed: format!("refusal {refusal}"),
+        written_by: String::new(),
         error: None,
         note: String::new(),
     }))

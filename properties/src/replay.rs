@@ -6,6 +6,7 @@ use crate::check::{ToolError, Workspace, check};
 use crate::corpus::{self, KnownFailures, Standing};
 use crate::counters::Counters;
 use crate::examine::Examine;
+use crate::provenance;
 use crate::subject::{Subject, subject};
 use crate::verdict::Verdict;
 use contracts::case::Case;
@@ -71,8 +72,9 @@ pub fn replay(
         };
         for backend in backends.iter_mut() {
             let mut counters = Counters::default();
-            let verdict =
+            let mut verdict =
                 check(subject, &case, &examine, backend.as_mut(), &mut workspace, &mut counters)?;
+            provenance::trace(subject, &case, &mut verdict, backend.as_mut(), &mut workspace)?;
             let stem = path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
             let meaning = match known.standing(subject.name(), &stem, &verdict) {
                 Standing::Passes => Meaning::Passes,

@@ -2,7 +2,7 @@
 //! to see the fault without a debugger; JSON has the same under keys that do not change.
 
 mod clause;
-mod explain;
+pub(crate) mod explain;
 mod finding;
 mod paint;
 mod replays;

@@ -7,6 +7,7 @@ use crate::corpus;
 use crate::counters::Counters;
 use crate::examine::Examine;
 use crate::generate;
+use crate::provenance;
 use crate::relation;
 use crate::shrink::{Shrunk, shrink};
 use crate::subject::Subject;
@@ -316,7 +317,7 @@ fn found(
     Ok(())
 }
 
-/// Shrinks a failing case on one backend. A case on which the tool itself fails is not a smaller
+/// Shrinks a failing case on one backend, and traces the wrong element to its writer. A case on which the tool itself fails is not a smaller
 /// failure.
 pub fn shrink_on(
     subject: &Subject,
@@ -330,5 +331,8 @@ pub fn shrink_on(
     let mut ignored = Counters::default();
     let mut judge =
         |case: &Case| check(subject, case, &examine, backend, workspace, &mut ignored).ok();
-    shrink(subject, case, verdict, &mut judge, limit)
+    let mut shrunk = shrink(subject, case, verdict, &mut judge, limit);
+    // Words for the reader: without them the finding stands all the same.
+    let _ = provenance::trace(subject, &shrunk.case, &mut shrunk.verdict, backend, workspace);
+    shrunk
 }

@@ -30,6 +30,9 @@ pub struct Disagreement {
     pub expected: String,
     /// Observed, likewise.
     pub observed: String,
+    /// Which instruction stored the element last, with place, thread and values, or that none did;
+    /// empty where nobody asked (`provenance::trace`).
+    pub written_by: String,
     /// |observed − expected| and what was allowed, where the clause is numeric.
     pub error: Option<ErrorSummary>,
     /// What the clause compares, in words, when that is not plain.

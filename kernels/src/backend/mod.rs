@@ -182,6 +182,23 @@ pub trait Backend {
     fn run(&mut self, call: &Call, plan: &Plan, arena: &mut Arena)
     -> Result<Outcome, BackendError>;
 
+    /// As [`Backend::run`], while `watch` learns who stores to its bytes; `None` where the backend
+    /// cannot tell.
+    fn run_watched(
+        &mut self,
+        _call: &Call,
+        _plan: &Plan,
+        _arena: &mut Arena,
+        _watch: &mut ptx_vm::Watch,
+    ) -> Result<Option<Outcome>, BackendError> {
+        Ok(None)
+    }
+
+    /// What was reached of the checked-in modules so far, where the backend counts it.
+    fn reached(&self) -> Option<&vm::Coverage> {
+        None
+    }
+
     /// From now on, runs `ptx` wherever a plan names module `stem`: a mutant in the kernel's place.
     fn replace_module(&mut self, stem: &str, ptx: &str) -> Result<(), BackendError>;
 

@@ -8,9 +8,10 @@ use crate::call::Call;
 use crate::launch::Plan;
 use crate::ptx;
 pub use ptx_vm::guidance;
-use ptx_vm::{BufferId, Limits, Options, Stop};
+use ptx_vm::{BufferId, Lcov, Limits, Options, Stop, Watch};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 /// Warp instructions one launch may take before it counts as endless: some seconds, and far more
 /// than any generated case needs.
@@ -63,24 +64,13 @@ impl VmBackend {
     pub fn launches(&self) -> u64 {
         self.launches
     }
-}
 
-impl Default for VmBackend {
-    fn default() -> Self {
-        VmBackend::new()
-    }
-}
-
-impl Backend for VmBackend {
-    fn name(&self) -> &'static str {
-        "vm"
-    }
-
-    fn run(
+    fn run_plan(
         &mut self,
         call: &Call,
         plan: &Plan,
         arena: &mut Arena,
+        mut watch: Option<&mut Watch>,
     ) -> Result<Outcome, BackendError> {
         let scratch = match arguments::allocate_scratch(plan, arena) {
             Ok(scratch) => scratch,
@@ -108,14 +98,20 @@ impl Backend for VmBackend {
             };
             self.launches += 1;
             let memory = arena.memory_mut();
-            match ptx_vm::launch(
-                module,
-                memory,
-                &machine_launch,
-                &self.limits,
-                &self.options,
-                coverage,
-            ) {
+            let (limits, options) = (&self.limits, &self.options);
+            let result = match watch.as_deref_mut() {
+                None => ptx_vm::launch(module, memory, &machine_launch, limits, options, coverage),
+                Some(watch) => ptx_vm::launch_watched(
+                    module,
+                    memory,
+                    &machine_launch,
+                    limits,
+                    options,
+                    coverage,
+                    watch,
+                ),
+            };
+            match result {
                 Ok(cost) => {
                     stats.launches += 1;
                     stats.instructions += cost.warp_instructions;
@@ -140,6 +136,41 @@ impl Backend for VmBackend {
             Some(fault) => Ok(Outcome::Fault(fault)),
             None => Ok(Outcome::Ran(stats)),
         }
+    }
+}
+
+impl Default for VmBackend {
+    fn default() -> Self {
+        VmBackend::new()
+    }
+}
+
+impl Backend for VmBackend {
+    fn name(&self) -> &'static str {
+        "vm"
+    }
+
+    fn run(
+        &mut self,
+        call: &Call,
+        plan: &Plan,
+        arena: &mut Arena,
+    ) -> Result<Outcome, BackendError> {
+        self.run_plan(call, plan, arena, None)
+    }
+
+    fn run_watched(
+        &mut self,
+        call: &Call,
+        plan: &Plan,
+        arena: &mut Arena,
+        watch: &mut Watch,
+    ) -> Result<Option<Outcome>, BackendError> {
+        self.run_plan(call, plan, arena, Some(watch)).map(Some)
+    }
+
+    fn reached(&self) -> Option<&Coverage> {
+        Some(&self.coverage)
     }
 
     fn replace_module(&mut self, stem: &str, ptx: &str) -> Result<(), BackendError> {
@@ -196,6 +227,23 @@ impl Coverage {
     pub fn by_block(&self) -> impl fmt::Display {
         ByBlock(self.clone())
     }
+}
+
+/// Executed and unexecuted lines as an lcov tracefile: PTX and sources of every entry launched, by
+/// their paths in the repository at `root`. Modules whose PTX can no longer be read are left out.
+pub fn lcov<'a>(coverage: impl IntoIterator<Item = &'a Coverage>, root: &Path) -> Lcov {
+    let mut lcov = Lcov::new();
+    let kernels = root.join("kernels");
+    for coverage in coverage {
+        for (stem, counts) in &coverage.modules {
+            let Ok(module) = ptx::module(stem) else { continue };
+            let ptx = kernels.join("ptx").join(format!("{stem}.ptx"));
+            lcov.add(&ptx.display().to_string(), module, counts, |file| {
+                kernels.join("cuda").join(file).display().to_string()
+            });
+        }
+    }
+    lcov
 }
 
 struct ByBlock(Coverage);

@@ -4,7 +4,7 @@
 
 use super::PtxError;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
@@ -82,6 +82,21 @@ pub fn hash(root: &Path, name: &str, text: &str) -> Result<String, PtxError> {
     Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// A source and every project header it includes, directly or not, by what `text` says of a name under
+/// the source root; for trees that are not on disk. A source that is not there has no files.
+pub fn closure(name: &str, text: &dyn Fn(&str) -> Option<String>) -> BTreeSet<String> {
+    let mut files = BTreeSet::new();
+    let mut pending = vec![name.to_owned()];
+    while let Some(name) = pending.pop() {
+        let Some(body) = text(&name).filter(|_| !files.contains(&name)) else { continue };
+        pending.extend(quoted_includes(&body).filter_map(|include| {
+            resolve_among(&name, include, &|candidate| text(candidate).is_some())
+        }));
+        files.insert(name);
+    }
+    files
+}
+
 /// The names of `#include` lines, quoted or in angle brackets; the latter may name a project header too.
 fn quoted_includes(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
@@ -98,11 +113,15 @@ fn quoted_includes(text: &str) -> impl Iterator<Item = &str> {
 
 /// The file an include means: beside the includer, else in the project's include folder.
 fn resolve(root: &Path, includer: &str, include: &str) -> Option<String> {
+    resolve_among(includer, include, &|name| root.join(name).is_file())
+}
+
+fn resolve_among(includer: &str, include: &str, is_file: &dyn Fn(&str) -> bool) -> Option<String> {
     let beside = Path::new(includer).parent().unwrap_or(Path::new("")).join(include);
     [beside, Path::new(INCLUDE).join(include)]
         .iter()
         .filter_map(|path| normal_name(path))
-        .find(|name| root.join(name).is_file())
+        .find(|name| is_file(name))
 }
 
 /// A relative path without `.` and `..`; `None` when it leaves the root.

@@ -1,7 +1,10 @@
-//! Which branch edges and basic blocks launches reached.
+//! Which branch edges, basic blocks and lines launches reached. Edges are counted; blocks follow
+//! from them, and lines from blocks: whoever enters a block executes all of it, unless the launch
+//! ends there in a fault.
 
-use crate::module::Entry;
+use crate::module::{Entry, Module};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Hit counts of every kernel launched so far, by kernel name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,5 +82,65 @@ impl EntryCoverage {
             }
         }
         hits
+    }
+}
+
+/// Hits of one kernel by line. A line that stands in several blocks (inlined, or a loop's head)
+/// has those of the block entered most.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineHits {
+    /// By line of the PTX text.
+    pub ptx: BTreeMap<u32, u64>,
+    /// By line of each CUDA source file, where the PTX was compiled with line information.
+    pub source: BTreeMap<Arc<str>, BTreeMap<u32, u64>>,
+}
+
+impl EntryCoverage {
+    /// How often the lines of `entry` were executed: those of every instruction that can be
+    /// reached at all, executed or not.
+    pub fn line_hits(&self, module: &Module, entry: &Entry) -> LineHits {
+        let mut lines = LineHits::default();
+        let hits = self.block_hits(entry);
+        let reachable = entry.reachable_blocks();
+        for block in 0..hits.len() {
+            if !reachable[block] {
+                continue;
+            }
+            let end = entry.block_starts.get(block + 1).copied();
+            let end = end.map_or(entry.places.len(), |end| end as usize);
+            for place in &entry.places[entry.block_starts[block] as usize..end] {
+                raise(&mut lines.ptx, place.ptx_line, hits[block]);
+                if let Some(source) = module.source(*place) {
+                    raise(lines.source.entry(source.file).or_default(), source.line, hits[block]);
+                }
+            }
+        }
+        lines
+    }
+}
+
+fn raise(lines: &mut BTreeMap<u32, u64>, line: u32, hits: u64) {
+    let most = lines.entry(line).or_default();
+    *most = hits.max(*most);
+}
+
+impl LineHits {
+    /// Adds another kernel's hits, or another run's.
+    pub fn merge(&mut self, other: &LineHits) {
+        let add = |ours: &mut BTreeMap<u32, u64>, theirs: &BTreeMap<u32, u64>| {
+            for (line, hits) in theirs {
+                *ours.entry(*line).or_default() += hits;
+            }
+        };
+        add(&mut self.ptx, &other.ptx);
+        for (file, lines) in &other.source {
+            add(self.source.entry(file.clone()).or_default(), lines);
+        }
+    }
+
+    /// Executed CUDA source lines, and all.
+    pub fn source_lines(&self) -> (usize, usize) {
+        let all = self.source.values().flat_map(BTreeMap::values);
+        (all.clone().filter(|hits| **hits > 0).count(), all.count())
     }
 }

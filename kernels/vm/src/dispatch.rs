@@ -10,9 +10,13 @@ use crate::exec::step::{Laned, Outcome, Raised, run};
 use crate::exec::warp::Warp;
 use crate::exec::{access, alu, atomic, collective, lane, matrix, product as products, store};
 use crate::program::{Access, Action, Approx, Atomic, Matrix, Product, Slot};
+use crate::watch;
 
 /// Runs a warp until it blocks, ends or uses up its slice.
 pub(crate) fn run_warp(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome, Box<Raised>> {
+    if machine.watch.is_some() {
+        return run_watched(warp, machine);
+    }
     #[cfg(target_arch = "x86_64")]
     if let Some(vectors) = machine.wide {
         // SAFETY: a `Wide` exists only after `detect` found every feature that `run_wide` is
@@ -324,6 +328,54 @@ fn product_wide(warp: &mut Warp, operands: &mut Operands, what: &Product, model:
         MatrixModel::H200 => products::wide::product(warp, operands, what),
         MatrixModel::F32 => products::wide::plain(warp, operands, what),
     }
+}
+
+/// A build that tells the launch's watch who stores what.
+#[derive(Clone, Copy)]
+struct Watching<V>(V);
+
+impl<V: Vectors> Vectors for Watching<V> {
+    fn load(self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32) -> Done {
+        self.0.load(w, m, a, mask, pc)
+    }
+
+    fn store(self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32) -> Done {
+        self.0.store(w, m, a, mask, pc)?;
+        watch::stored(w, m, a, mask, pc);
+        Ok(())
+    }
+
+    fn synchronous(
+        self,
+        w: &mut Warp,
+        m: &mut Machine<'_>,
+        action: &Action,
+        mask: u32,
+    ) -> Result<u32, Laned> {
+        self.0.synchronous(w, m, action, mask)
+    }
+
+    fn atomic(self, w: &mut Warp, m: &mut Machine<'_>, a: &Atomic, mask: u32, pc: u32) -> Done {
+        let pending = watch::before(w, m, a, mask);
+        self.0.atomic(w, m, a, mask, pc)?;
+        watch::updated(w, m, a, &pending, pc);
+        Ok(())
+    }
+
+    fn matrix(self, w: &mut Warp, m: &mut Machine<'_>, what: &Matrix, mask: u32, pc: u32) -> Done {
+        self.0.matrix(w, m, what, mask, pc)
+    }
+
+    fn approximate(self, w: &mut Warp, m: &mut Machine<'_>, s: [Slot; 2], op: Approx, mask: u32) {
+        self.0.approximate(w, m, s, op, mask);
+    }
+}
+
+/// The portable build under a watch: its results are those of every build, and a watched launch is
+/// one somebody waits for, not one of thousands.
+#[inline(never)]
+fn run_watched(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome, Box<Raised>> {
+    run(Watching(Portable), warp, machine)
 }
 
 #[cfg(feature = "libfuzzer")]

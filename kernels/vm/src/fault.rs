@@ -43,6 +43,61 @@ pub enum RaceKind {
     WriteAfterWrite,
 }
 
+/// What is wrong with the use of an mbarrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MbarrierFault {
+    /// Nobody initialised it, or it was invalidated.
+    Uninitialised,
+    /// A count that is zero or above 2²⁰ − 1.
+    BadCount {
+        /// The count.
+        count: u32,
+    },
+    /// More arrivals in one phase than it expects.
+    OverArrived {
+        /// Arrivals that were missing.
+        pending: u32,
+        /// Arrivals that came.
+        count: u32,
+    },
+    /// `.noComplete` arrivals that complete the phase.
+    Completes {
+        /// Arrivals that were missing.
+        pending: u32,
+    },
+    /// More bytes expected, or arrived unexpected, than it can count (2²⁰ − 1).
+    TooManyBytes {
+        /// Bytes that are missing; negative when they came too early.
+        bytes: i64,
+    },
+    /// A test of a phase that is neither the current one nor the one before.
+    StalePhase {
+        /// The phase of the state.
+        tested: u32,
+        /// The current phase.
+        current: u32,
+    },
+    /// A parity that is neither 0 nor 1.
+    BadParity {
+        /// The parity.
+        parity: u32,
+    },
+    /// The block ended with bytes of a phase missing or not expected.
+    Leaked {
+        /// Bytes that are missing; negative when nobody expected them.
+        bytes: i64,
+    },
+    /// Everybody waits for a phase that cannot complete.
+    NoProgress {
+        /// The phase.
+        phase: u32,
+        /// Arrivals that are missing.
+        pending: u32,
+        /// Bytes that are missing.
+        bytes: i64,
+    },
+}
+
 /// What a kernel did wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FaultKind {
@@ -161,13 +216,60 @@ pub enum FaultKind {
         /// Targets in the table.
         targets: u32,
     },
+    /// An mbarrier used against its rules.
+    Mbarrier {
+        /// Where it lies in shared memory.
+        offset: u64,
+        /// Which rule.
+        wrong: MbarrierFault,
+    },
+    /// A matrix descriptor that leads nowhere.
+    BadDescriptor {
+        /// The descriptor.
+        descriptor: u64,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// The launch ran more warp instructions than its limit.
     InstructionBudget {
         /// The limit.
         limit: u64,
     },
-    /// `trap`, or a failed device assertion.
+    /// A failed device assertion.
+    Assertion {
+        /// The condition as written.
+        message: String,
+        /// Its file.
+        file: String,
+        /// Its line.
+        line: u32,
+        /// Its function.
+        function: String,
+    },
+    /// Recursion deeper than the machine follows.
+    CallDepth,
+    /// A call through a pointer that leads to no function with such parameters.
+    BadCall {
+        /// The pointer.
+        address: u64,
+    },
+    /// `trap` or `brkpt`.
     Trap,
+}
+
+impl FaultKind {
+    /// The buffer it happened in, or nearest to, where it concerns global memory.
+    pub fn buffer(&self) -> Option<&BufferPlace> {
+        match self {
+            FaultKind::OutOfBounds { buffer, .. }
+            | FaultKind::Misaligned { buffer, .. }
+            | FaultKind::Uninitialised { buffer, .. } => buffer.as_ref(),
+            FaultKind::UnreadRead { buffer }
+            | FaultKind::UnwritableWrite { buffer }
+            | FaultKind::GlobalRace { buffer, .. } => Some(buffer),
+            _ => None,
+        }
+    }
 }
 
 /// The other thread of a race.
@@ -202,6 +304,8 @@ pub struct Fault {
     pub thread: [u32; 3],
     /// The other side of a race.
     pub other: Option<Party>,
+    /// What the kernel had printed, as in [`crate::Stats::printed`].
+    pub printed: String,
 }
 
 /// A launch that cannot start.
@@ -295,6 +399,37 @@ fn place(
     }
 }
 
+impl fmt::Display for MbarrierFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MbarrierFault::Uninitialised => f.write_str("it is not initialised"),
+            MbarrierFault::BadCount { count } => {
+                write!(f, "a count of {count}, which must be 1 to 1048575")
+            }
+            MbarrierFault::OverArrived { pending, count } => {
+                write!(f, "{count} arrivals where the phase misses {pending}")
+            }
+            MbarrierFault::Completes { pending } => {
+                write!(f, "an arrival that must not complete the phase, which misses {pending}")
+            }
+            MbarrierFault::TooManyBytes { bytes } => {
+                write!(f, "{bytes} bytes under way, of which it can count 1048575")
+            }
+            MbarrierFault::StalePhase { tested, current } => {
+                write!(f, "a test of phase {tested} in phase {current}")
+            }
+            MbarrierFault::BadParity { parity } => write!(f, "parity {parity} is neither 0 nor 1"),
+            MbarrierFault::Leaked { bytes } => {
+                write!(f, "the block ended while the phase misses {bytes} bytes")
+            }
+            MbarrierFault::NoProgress { phase, pending, bytes } => write!(
+                f,
+                "phase {phase} misses {pending} arrivals and {bytes} bytes, and nobody brings them"
+            ),
+        }
+    }
+}
+
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = |store: &bool| if *store { "a store" } else { "a load" };
@@ -358,8 +493,21 @@ impl fmt::Display for FaultKind {
             FaultKind::BadBranchIndex { index, targets } => {
                 write!(f, "index {index} of a branch table with {targets} targets")
             }
+            FaultKind::Mbarrier { offset, wrong } => {
+                write!(f, "mbarrier at shared byte {offset}: {wrong}")
+            }
+            FaultKind::BadDescriptor { descriptor, why } => {
+                write!(f, "matrix descriptor {descriptor:#018x}: {why}")
+            }
             FaultKind::InstructionBudget { limit } => {
                 write!(f, "more than {limit} warp instructions: it may never end")
+            }
+            FaultKind::Assertion { message, file, line, function } => {
+                write!(f, "assertion {message:?} of {function} failed at {file}:{line}")
+            }
+            FaultKind::CallDepth => f.write_str("recursion deeper than the machine follows"),
+            FaultKind::BadCall { address } => {
+                write!(f, "a call to {address:#x}, where no function with such parameters is")
             }
             FaultKind::Trap => f.write_str("the kernel trapped"),
         }

@@ -5,6 +5,7 @@ use crate::program::{
     Access, Action, Atomic, Barrier, Lane, Matrix, Place, Pure, Reg, SharedArray, Shuffle, Slot,
     Special, Step, Table, Vote,
 };
+use crate::rare::Rare;
 use crate::syntax::SourceLine;
 use std::collections::HashMap;
 
@@ -79,6 +80,8 @@ pub struct Entry {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) places: Vec<Place>,
     pub(crate) blocks: Vec<BlockInfo>,
+    /// First instruction of each block.
+    pub(crate) block_starts: Vec<u32>,
     /// Block each edge leads to.
     pub(crate) edge_targets: Vec<u32>,
     /// Whether control reaches block i + 1 from block i without a branch.
@@ -101,6 +104,7 @@ pub struct Entry {
     pub(crate) votes: Vec<Vote>,
     pub(crate) tables: Vec<Table>,
     pub(crate) matrices: Vec<Matrix>,
+    pub(crate) rares: Vec<Rare>,
     pub(crate) unsupported: Vec<String>,
     /// Seed of this entry's edges among the fuzzer's counters.
     pub(crate) edge_seed: u32,
@@ -145,6 +149,44 @@ impl Entry {
                 Some((self.unsupported[usize::from(i)].as_str(), place.ptx_line))
             }
             _ => None,
+        })
+    }
+
+    /// Which blocks a branch or the block before leads to: what stands behind the last `ret` is no
+    /// code.
+    pub fn reachable_blocks(&self) -> Vec<bool> {
+        let mut reachable = vec![false; self.blocks.len()];
+        let mut open = vec![0];
+        while let Some(block) = open.pop() {
+            if std::mem::replace(&mut reachable[block], true) {
+                continue;
+            }
+            if self.falls_through[block] && block + 1 < reachable.len() {
+                open.push(block + 1);
+            }
+            open.extend(self.edges_of(block));
+        }
+        reachable
+    }
+
+    /// Blocks that the branches in a block lead to.
+    fn edges_of(&self, block: usize) -> impl Iterator<Item = usize> {
+        let end = self.block_starts.get(block + 1).map_or(self.code.len(), |end| *end as usize);
+        let steps = &self.code[self.block_starts[block] as usize..end];
+        steps.iter().flat_map(|step| {
+            let edges = match step.action {
+                Action::Branch { edge, .. } => {
+                    let first = usize::from(edge);
+                    first..first + 1 + usize::from(step.guard != 0)
+                }
+                Action::BranchTable(i) => {
+                    let table = &self.tables[usize::from(i)];
+                    let first = usize::from(table.edge);
+                    first..first + table.targets.len()
+                }
+                _ => 0..0,
+            };
+            edges.map(|edge| self.edge_targets[edge] as usize)
         })
     }
 
@@ -214,9 +256,13 @@ impl Module {
         resolve(&self.files, place.source)
     }
 
-    /// The PTX line as written, trimmed.
+    /// The PTX line as written, its words one space apart.
     pub(crate) fn text(&self, ptx_line: u32) -> String {
-        self.lines.get((ptx_line as usize).wrapping_sub(1)).cloned().unwrap_or_default()
+        self.line(ptx_line).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    pub(crate) fn line(&self, ptx_line: u32) -> &str {
+        self.lines.get((ptx_line as usize).wrapping_sub(1)).map_or("", String::as_str)
     }
 }
 

@@ -193,6 +193,7 @@ impl<'a> Parser<'a> {
             parameters = self.parameter_list()?;
         }
         let mut max_threads = None;
+        let mut cluster_blocks = 1;
         loop {
             let token = self.peek();
             match token.kind {
@@ -204,6 +205,7 @@ impl<'a> Parser<'a> {
                         returns,
                         parameters,
                         max_threads,
+                        cluster_blocks,
                         body: None,
                         line,
                     });
@@ -225,6 +227,9 @@ impl<'a> Parser<'a> {
                     if count > 0 && matches!(directive, ".maxntid" | ".reqntid") {
                         max_threads = Some(product);
                     }
+                    if count > 0 && directive == ".reqnctapercluster" {
+                        cluster_blocks = product;
+                    }
                     if directive == ".pragma" {
                         self.skip_to_semicolon();
                     }
@@ -234,7 +239,17 @@ impl<'a> Parser<'a> {
         }
         self.source = None;
         let body = self.body()?;
-        Ok(Function { name, is_entry, returns, parameters, max_threads, body: Some(body), line })
+        let body = Some(body);
+        Ok(Function {
+            name,
+            is_entry,
+            returns,
+            parameters,
+            max_threads,
+            cluster_blocks,
+            body,
+            line,
+        })
     }
 
     fn parameter_list(&mut self) -> Parsed<Vec<Variable<'a>>> {

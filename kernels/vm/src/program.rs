@@ -194,6 +194,7 @@ pub(crate) enum Op {
     Vote(u16),
     ActiveMask { d: Slot },
     Matrix(u16),
+    Rare(u16),
     Trap,
     Unsupported(u16),
 }
@@ -238,6 +239,7 @@ pub(crate) enum Action {
         d: Slot,
     },
     Matrix(u16),
+    Rare(u16),
     Trap,
     Unsupported(u16),
 }
@@ -333,6 +335,8 @@ pub(crate) struct Atomic {
 pub(crate) enum BarrierKind {
     Sync,
     Arrive,
+    /// `barrier.cluster.wait`: the cluster is one block.
+    Cluster,
     RedPopc,
     RedAnd,
     RedOr,
@@ -554,7 +558,11 @@ pub(crate) enum Factor {
 pub(crate) enum Sum {
     F32,
     F16,
-    Int { saturate: bool },
+    /// f32 of which 13 fraction bits are kept: fp8 products of a warpgroup.
+    Short,
+    Int {
+        saturate: bool,
+    },
 }
 
 /// Values every thread of a launch knows.

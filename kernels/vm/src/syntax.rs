@@ -57,6 +57,8 @@ pub(crate) enum Operand<'a> {
     F64(u64),
     /// `[base + offset]`.
     Address(Option<&'a str>, i64),
+    /// `[map, {coordinates}]` of tensor copies.
+    Coordinates,
     Vector(Vec<Operand<'a>>),
     /// `p|q`.
     Pair(Box<Operand<'a>>, Box<Operand<'a>>),
@@ -97,6 +99,8 @@ pub(crate) struct Function<'a> {
     pub returns: Vec<Variable<'a>>,
     pub parameters: Vec<Variable<'a>>,
     pub max_threads: Option<u32>,
+    /// Blocks of a cluster, from `.reqnctapercluster`.
+    pub cluster_blocks: u32,
     pub body: Option<Vec<Statement<'a>>>,
     pub line: u32,
 }

@@ -1,5 +1,5 @@
-//! `mma.sync` forms without values of the hardware: random small integers, whose sums are exact in every
-//! type, laid out by the fragment tables of the PTX ISA (section "Matrix Fragments for mma").
+//! `mma.sync` on random small integers, whose sums are exact in every type and are computed apart here,
+//! laid out by the fragment tables of the PTX ISA (section "Matrix Fragments for mma").
 
 mod support;
 

@@ -514,6 +514,7 @@ fn a_result_that_depends_on_the_pitch_breaks_append_dead() {
 /// A fault of the machine at a byte of a buffer.
 fn machine(kind: FaultKind) -> Fault {
     Fault::Machine(Box::new(ptx_vm::Fault {
+        printed: String::new(),
         kind,
         entry: "k".to_owned(),
         ptx_line: 7,

@@ -77,7 +77,8 @@ impl KnownFailures {
         KnownFailures::parse(&text, &file, &stored).map_err(CorpusError::KnownFailures)
     }
 
-    fn parse(
+    /// Parses the text of the file; `stored` says whether an entry's case is there.
+    pub fn parse(
         text: &str,
         file: &str,
         stored: &dyn Fn(&KnownFailure) -> bool,
@@ -99,7 +100,7 @@ impl KnownFailures {
             let plain = |name: &str| {
                 !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.')
             };
-            if !is_link(&entry.issue) {
+            if !contracts::load::is_link(&entry.issue) {
                 let what = format!("`{}` is no link to an issue", entry.issue);
                 return Err(refused(
                     "issue",
@@ -153,11 +154,6 @@ impl KnownFailures {
     fn entry(&self, contract: &str, case: &str) -> Option<&KnownFailure> {
         self.entries.iter().find(|entry| entry.contract == contract && entry.case == case)
     }
-}
-
-fn is_link(issue: &str) -> bool {
-    let rest = issue.strip_prefix("https://").or_else(|| issue.strip_prefix("http://"));
-    rest.is_some_and(|rest| rest.contains('/') && !rest.contains(char::is_whitespace))
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ fn disagreement() -> Verdict {
         index: vec![1],
         expected: "0 (0x00000000)".to_owned(),
         observed: "4 (0x00000004)".to_owned(),
+        written_by: String::new(),
         error: None,
         note: String::new(),
     }))

@@ -56,6 +56,14 @@ pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discar
     Ok(Draw { case, examine })
 }
 
+/// Draws a case of a contract that may have no kernel here.
+pub fn draw_unbound(
+    contract: &'static Contract,
+    choices: &mut dyn Choices,
+) -> Result<Case, Discard> {
+    assemble(contract, None, false, choices)
+}
+
 /// Completes one fixture or production shape, by name.
 pub fn draw_fixture(
     subject: &Subject,

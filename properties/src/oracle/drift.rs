@@ -106,6 +106,7 @@ pub fn drift(
             .to_vec(),
         expected: format!("a relative RMS error of at most {}", show_number(allowed)),
         observed: show_number(error),
+        written_by: String::new(),
         error: Some(summary),
         note: format!(
             "over the {} elements of the group: {} times `{}` plus {}; figures count groups",

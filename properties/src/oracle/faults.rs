@@ -4,7 +4,7 @@
 use crate::prepare::{Owner, Place, Prepared, locate};
 use crate::verdict::FaultReport;
 use kernels::backend::Fault;
-use ptx_vm::{BufferPlace, FaultKind};
+use ptx_vm::FaultKind;
 
 /// A fault as a verdict: its clause, its tensor, and one paragraph for a reader.
 pub fn fault_report(prepared: &Prepared<'_>, fault: &Fault) -> FaultReport {
@@ -15,8 +15,8 @@ pub fn fault_report(prepared: &Prepared<'_>, fault: &Fault) -> FaultReport {
     };
     let (clause, place, source) = match fault {
         Fault::Machine(fault) => {
-            let place =
-                buffer_of(&fault.kind).map(|buffer| locate(prepared, buffer.id.0, buffer.offset));
+            let place = fault.kind.buffer();
+            let place = place.map(|buffer| locate(prepared, buffer.id.0, buffer.offset));
             let source = fault.source.as_ref();
             let source = source.map(|line| format!("{}:{}", line.file, line.line));
             (machine_clause(&fault.kind, place.as_ref()), place, source)
@@ -58,6 +58,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::BarrierMismatch { .. }
         | FaultKind::ExitedAtBarrier { .. }
         | FaultKind::BadBarrier { .. }
+        | FaultKind::Mbarrier { .. }
         | FaultKind::ShuffleInactive { .. }
         | FaultKind::BadMemberMask { .. } => "house.barriers",
         FaultKind::InstructionBudget { .. } => "house.budget",
@@ -65,6 +66,10 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::Misaligned { .. }
         | FaultKind::ConstWrite { .. }
         | FaultKind::BadBranchIndex { .. }
+        | FaultKind::BadDescriptor { .. }
+        | FaultKind::Assertion { .. }
+        | FaultKind::CallDepth
+        | FaultKind::BadCall { .. }
         | FaultKind::Trap => "house.bounds",
     }
 }
@@ -74,17 +79,5 @@ fn stray_write(place: Option<&Place>) -> &'static str {
     match place.map(|place| place.owner) {
         Some(Owner::ReadOnly) => "house.read_only",
         _ => "house.dead_untouched",
-    }
-}
-
-fn buffer_of(kind: &FaultKind) -> Option<&BufferPlace> {
-    match kind {
-        FaultKind::OutOfBounds { buffer, .. }
-        | FaultKind::Misaligned { buffer, .. }
-        | FaultKind::Uninitialised { buffer, .. } => buffer.as_ref(),
-        FaultKind::UnreadRead { buffer }
-        | FaultKind::UnwritableWrite { buffer }
-        | FaultKind::GlobalRace { buffer, .. } => Some(buffer),
-        _ => None,
     }
 }

@@ -76,6 +76,7 @@ pub fn first_difference(
             index: tensor.coordinates(flat),
             expected: show(tensor.dtype, bits),
             observed: show(tensor.dtype, second),
+            written_by: String::new(),
             error: None,
             note: note.to_owned(),
         });
@@ -96,6 +97,7 @@ fn unwritten(prepared: &Prepared<'_>, place: usize, flat: u64) -> Disagreement {
         index: tensor.coordinates(flat),
         expected: "an element written by the kernel".to_owned(),
         observed: "the memory's fill, never stored to".to_owned(),
+        written_by: String::new(),
         error: None,
         note: String::new(),
     }

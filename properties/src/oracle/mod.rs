@@ -141,6 +141,7 @@ fn disagreement(
         index: tensor.coordinates(flat),
         expected: allowed.show(flat as usize),
         observed: show(dtype, bits),
+        written_by: String::new(),
         error: Some(error),
         note: String::new(),
     })

@@ -104,6 +104,7 @@ fn judge(id: &str, subject: &Subject, edit: Edit) -> Refusal {
         index: Vec::new(),
         expected: format!("refusal {:?}", edit.error),
         observed,
+        written_by: String::new(),
         error: None,
         note: edit.what,
     })))

@@ -131,6 +131,7 @@ impl<'a> Comparison<'a> {
             index: tensor.coordinates(first.flat),
             expected: show(tensor.dtype, first.whole),
             observed: show(tensor.dtype, first.other),
+            written_by: String::new(),
             error: Some(summary),
             note: self.note,
         }));

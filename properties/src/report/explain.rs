@@ -72,7 +72,7 @@ fn entries(out: &mut String, paint: Paint, title: &str, section: &Value) {
 }
 
 /// A value in YAML's one-line style; what is absent or empty is left out.
-fn flow(value: &Value) -> String {
+pub(crate) fn flow(value: &Value) -> String {
     match value {
         Value::Object(all) => {
             let parts: Vec<_> = all
@@ -136,7 +136,10 @@ fn mutants(out: &mut String, paint: Paint, contract: &Contract) {
     let width = contract.mutants.keys().map(String::len).max().unwrap_or(0);
     for (name, mutant) in &contract.mutants {
         let with = mutant.with.as_ref().map(|with| format!(" on `{with}`")).unwrap_or_default();
-        let _ = writeln!(out, "  {name:<width$}  by {}{with}", mutant.killed_by);
+        let _ = match &mutant.equivalent {
+            None => writeln!(out, "  {name:<width$}  by {}{with}", mutant.killed_by),
+            Some(why) => writeln!(out, "  {name:<width$}  by nothing: {why}"),
+        };
     }
 }
 

@@ -43,6 +43,7 @@ fn text(
             }
             rows.add("expected", &found.expected);
             rows.add("observed", &rows.paint.strong(&found.observed));
+            rows.add("written by", &found.written_by);
             if let Some(error) = &found.error {
                 rows.add("error", &error_text(error));
             }
@@ -163,6 +164,7 @@ pub fn finding_json(
             "index": found.index,
             "expected": found.expected,
             "observed": found.observed,
+            "written_by": (!found.written_by.is_empty()).then_some(&found.written_by),
             "error": found.error.as_ref().map(error_json),
             "note": found.note,
         }),
@@ -282,6 +284,7 @@ mod tests {
             index: vec![0],
             expected: "1 (0x3f800000)".to_owned(),
             observed: "0 (0x00000000)".to_owned(),
+            written_by: String::new(),
             error: Some(error),
             note: String::new(),
         }))
@@ -311,6 +314,17 @@ canary_row_sum disagrees: tolerance.y.all
   regression here/corpora/canary_row_sum/tolerance_y_all-1a2b3c4d.yaml
   replay     cargo run --release -- replay here/corpora/canary_row_sum/tolerance_y_all-1a2b3c4d.yaml";
         assert_eq!(text(subject(), &case(), &disagreement(), Some(path), Paint::PLAIN), expected);
+    }
+
+    #[test]
+    fn the_writer_stands_below_the_value() {
+        let mut verdict = disagreement();
+        if let Verdict::Disagree(found) = &mut verdict {
+            found.written_by = "PTX line 9: st\nthe last of 2 stores to it".to_owned();
+        }
+        let text = text(subject(), &case(), &verdict, None, Paint::PLAIN);
+        let expected = "  observed   0 (0x00000000)\n  written by PTX line 9: st\n             the last of 2 stores to it\n  error ";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]
@@ -360,6 +374,7 @@ canary_row_sum faults: house.bounds
             "index",
             "expected",
             "observed",
+            "written_by",
             "error",
             "note",
         ];

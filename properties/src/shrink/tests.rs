@@ -142,6 +142,7 @@ fn fails(tensor: &str) -> Verdict {
         index: Vec::new(),
         expected: String::new(),
         observed: String::new(),
+        written_by: String::new(),
         error: None,
         note: String::new(),
     }))

@@ -18,7 +18,8 @@ pub(crate) fn arrive(
     let first = mask.trailing_zeros() as usize & 31;
     let id = warp.word(barrier.id)[first];
     let count = barrier.count.map(|slot| warp.word(slot)[first]);
-    let bad = id > 15 || count.is_some_and(|c| c % 32 != 0 || c == 0);
+    let bad = id > 15 && barrier.kind != BarrierKind::Cluster
+        || count.is_some_and(|c| c % 32 != 0 || c == 0);
     if bad {
         let kind = FaultKind::BadBarrier { barrier: id, count };
         return Err((first as u32, kind.into()));
@@ -312,7 +313,7 @@ fn reduce(kind: VoteKind, x: u32, y: u32) -> u32 {
 /// Opens barriers that have everyone. Returns whether any opened.
 pub(crate) fn release(warps: &mut [Warp], machine: &mut Machine<'_>) -> bool {
     let mut opened = false;
-    for id in 0..16u8 {
+    for id in 0..machine.gates.len() as u8 {
         let gate = machine.gates[usize::from(id)];
         let needed = if gate.expected == 0 { machine.alive_threads } else { gate.expected };
         if gate.arrived == 0 || gate.arrived < needed {

@@ -3,12 +3,12 @@
 
 use super::access::{Target, addresses, gather_global, read_one, resolve, shared_trouble, toucher};
 use super::lane::lanes_where;
-use super::machine::Machine;
+use super::machine::{Machine, Trouble};
 use super::step::Laned;
 use super::warp::{FULL, Warp, lanes};
 use crate::fault::MemorySpace;
 use crate::program::Copying;
-use crate::shared::Touch;
+use crate::shared::{Touch, Toucher};
 use crate::syntax::Space;
 
 /// A copy instruction under way: its bytes are not there before the wait.
@@ -18,6 +18,12 @@ pub(crate) struct PendingCopy {
     mask: u32,
     /// Commits of those lanes before this copy's group closes.
     group: u32,
+    /// Lanes whose bytes come with a phase of the mbarrier at that shared offset.
+    tracked: u32,
+    mbarrier: u64,
+    phase: u32,
+    /// Lane 0 when it was issued.
+    first: Toucher,
     bytes_per_lane: u8,
     offsets: [u32; 32],
     /// Of lane 0, 1, … one after the other.
@@ -45,6 +51,10 @@ pub(crate) fn copy<const CHECKS: bool>(
         all.push_back(PendingCopy {
             mask: same,
             group,
+            tracked: 0,
+            mbarrier: 0,
+            phase: 0,
+            first: toucher(warp, 0, pc),
             bytes_per_lane: what.bytes,
             offsets: [0; 32],
             bytes: [0; 512],
@@ -207,10 +217,11 @@ pub(crate) fn wait<const CHECKS: bool>(
         } & mask
             & copy.mask;
         copy.mask &= !ripe;
+        let first = toucher(warp, 0, pc);
         match copy.bytes_per_lane {
-            16 => arrive::<CHECKS, 16>(warp, machine, copy, ripe, pc)?,
-            8 => arrive::<CHECKS, 8>(warp, machine, copy, ripe, pc)?,
-            _ => arrive::<CHECKS, 4>(warp, machine, copy, ripe, pc)?,
+            16 => arrive::<CHECKS, 16>(machine, copy, ripe, first)?,
+            8 => arrive::<CHECKS, 8>(machine, copy, ripe, first)?,
+            _ => arrive::<CHECKS, 4>(machine, copy, ripe, first)?,
         }
     }
     while all.front().is_some_and(|copy| copy.mask == 0) {
@@ -222,28 +233,85 @@ pub(crate) fn wait<const CHECKS: bool>(
 
 #[inline(always)]
 fn arrive<const CHECKS: bool, const LEN: usize>(
-    warp: &Warp,
     machine: &mut Machine<'_>,
     copy: &PendingCopy,
     mask: u32,
-    pc: u32,
+    first: Toucher,
 ) -> Result<(), Laned> {
     let pieces = copy.bytes.as_chunks::<LEN>().0;
     let mut left = mask;
     if CHECKS {
         let to = copy.offsets.map(u64::from);
-        left = machine.shared.write_apart::<LEN, true>(&to, mask, toucher(warp, 0, pc), pieces);
+        left = machine.shared.write_apart::<LEN, true>(&to, mask, first, pieces);
     }
     for l in lanes(left) {
         let at = copy.offsets[l] as usize;
         if CHECKS {
-            let me = toucher(warp, l, pc);
+            let me = Toucher { thread: first.thread + l as u32, ..first };
             machine.shared.touch(at, LEN, me, Touch::Write, false).map_err(|fault| {
                 (l as u32, shared_trouble(machine, fault, at as u64, LEN as u32, true))
             })?;
             machine.shared.set_ready(at, LEN, true);
         }
         machine.shared.data[at..at + LEN].copy_from_slice(&pieces[l]);
+    }
+    Ok(())
+}
+
+/// From now on a thread's copies under way come with the current phase of an mbarrier.
+pub(super) fn track(machine: &mut Machine<'_>, thread: u32, mbarrier: u64, phase: u32) {
+    let lane = 1u32 << (thread % 32);
+    let all = &mut machine.copies[thread as usize / 32];
+    for i in 0..all.len() {
+        let copy = &mut all[i];
+        if copy.mask & lane == 0 || copy.tracked & lane != 0 {
+            continue;
+        }
+        if copy.tracked == 0 || (copy.mbarrier, copy.phase) == (mbarrier, phase) {
+            copy.tracked |= lane;
+            (copy.mbarrier, copy.phase) = (mbarrier, phase);
+            continue;
+        }
+        // Lanes of one copy at different mbarriers or phases part.
+        copy.mask &= !lane;
+        let apart = PendingCopy { mask: lane, tracked: lane, mbarrier, phase, ..*copy };
+        all.push_back(apart);
+    }
+}
+
+/// The copies that phases of an mbarrier before this one track are there.
+pub(super) fn arrived(
+    machine: &mut Machine<'_>,
+    mbarrier: u64,
+    phase: u32,
+) -> Result<(), Box<Trouble>> {
+    for w in 0..machine.copies.len() {
+        if machine.copies[w].iter().all(|copy| copy.tracked == 0) {
+            continue;
+        }
+        let mut all = std::mem::take(&mut machine.copies[w]);
+        for copy in &mut all {
+            if copy.tracked == 0 || copy.mbarrier != mbarrier || copy.phase == phase {
+                continue;
+            }
+            let ripe = copy.tracked & copy.mask;
+            copy.mask &= !ripe;
+            copy.tracked = 0;
+            let first = copy.first;
+            let done = match (machine.checks, copy.bytes_per_lane) {
+                (true, 16) => arrive::<true, 16>(machine, copy, ripe, first),
+                (true, 8) => arrive::<true, 8>(machine, copy, ripe, first),
+                (true, _) => arrive::<true, 4>(machine, copy, ripe, first),
+                (false, 16) => arrive::<false, 16>(machine, copy, ripe, first),
+                (false, 8) => arrive::<false, 8>(machine, copy, ripe, first),
+                (false, _) => arrive::<false, 4>(machine, copy, ripe, first),
+            };
+            done.map_err(|(_, trouble)| trouble)?;
+        }
+        while all.front().is_some_and(|copy| copy.mask == 0) {
+            all.pop_front();
+        }
+        machine.copies[w] = all;
     }
     Ok(())
 }

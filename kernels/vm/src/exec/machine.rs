@@ -1,12 +1,15 @@
 //! What every warp of a launch shares: memories, barriers, limits and what is counted.
 
 use super::copy::PendingCopy;
+use super::mbarrier::Mbarriers;
 use super::product::{MatrixModel, Operands};
+use super::warp::Warp;
 use crate::approx::FloatModel;
 use crate::fault::{BufferPlace, FaultKind, MemorySpace};
 use crate::memory::Memory;
 use crate::module::{Entry, Module};
 use crate::shared::{Other, Shared};
+use crate::watch::Watch;
 use std::collections::VecDeque;
 
 /// Arrivals at one barrier number.
@@ -44,7 +47,8 @@ pub(crate) struct Machine<'m> {
     pub checks: bool,
     /// Instructions left in the launch.
     pub left: u64,
-    pub gates: [Gate; 16],
+    /// The last is the cluster's.
+    pub gates: [Gate; 17],
     /// Threads of the block that have not exited.
     pub alive_threads: u32,
     pub block_threads: u32,
@@ -54,8 +58,15 @@ pub(crate) struct Machine<'m> {
     pub commits: &'m mut [[u32; 32]],
     /// Times that a clock was read.
     pub ticks: u64,
+    /// What the kernel printed.
+    pub printed: String,
     /// Working space of matrix products.
     pub operands: &'m mut Operands,
+    /// Whose bytes' writers are to be known; the loop then runs in a build of its own.
+    pub watch: Option<&'m mut Watch>,
+    /// Registers for the parts of a larger product.
+    pub tile: &'m mut Warp,
+    pub mbarriers: &'m mut Mbarriers,
 }
 
 /// A fault before its place and thread are named.

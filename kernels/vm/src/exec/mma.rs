@@ -2,13 +2,17 @@
 //! integers, and f16 sums. Float sums follow the H200's rule (see `product`); integers are exact.
 
 use super::lane::put32;
+use super::product::cut;
 use super::warp::{FULL, Warp};
-use crate::float::{E4M3, E5M2, F16, NAN_16, NAN_F32, Narrow, Rounding, f16_to_f32, narrow};
+use crate::float::{E4M3, E5M2, F16, NAN_16, NAN_F32, Narrow, Rounding, f16_to_f32};
 use crate::float::{bits32, power_of_two};
 use crate::program::{Factor, Multiply, Sum};
 
 /// The longest row of any form.
 const LONGEST: usize = 64;
+/// Bits below the largest exponent that an addition keeps.
+const WIDE_BITS: i32 = 25;
+const SHORT_BITS: i32 = 13;
 
 #[inline(never)]
 pub(crate) fn multiply(warp: &mut Warp, what: &Multiply) {
@@ -17,7 +21,7 @@ pub(crate) fn multiply(warp: &mut Warp, what: &Multiply) {
         for column in 0..8 {
             let (lane, at) = (row % 8 * 4 + column / 2, row / 8 * 2 + column % 2);
             match what.sum {
-                Sum::F32 | Sum::Int { .. } => {
+                Sum::F32 | Sum::Short | Sum::Int { .. } => {
                     let start = warp.word(what.c[at])[lane];
                     out[at][lane] = element(warp, what, row, column, start);
                 }
@@ -62,11 +66,23 @@ fn element(warp: &Warp, what: &Multiply, row: usize, column: usize, start: u32) 
         y[k] = what.right.float(right(k));
     }
     let (x, y) = (&x[..k_count], &y[..k_count]);
+    let wide = Cut { lowest: what.left.lowest_exponent(), kept_bits: WIDE_BITS };
     match what.sum {
-        Sum::F16 => match total(x, y, f32::from_bits(f16_to_f32(start))) {
+        Sum::F16 => match total(x, y, f32::from_bits(f16_to_f32(start)), wide) {
             Total::Special(bits) => half_of(bits),
-            Total::Exact(sum) => F16.encode(sum, Rounding::Nearest, false),
+            Total::Exact(sum) => {
+                let bits = F16.encode(sum, Rounding::Nearest, false);
+                // What rounds to zero is +0.
+                if bits << 17 == 0 { 0 } else { bits }
+            }
         },
+        Sum::Short => {
+            match total(x, y, f32::from_bits(start), Cut { kept_bits: SHORT_BITS, ..wide }) {
+                // Of the result, too, 13 fraction bits are kept.
+                Total::Exact(sum) => cut(sum) >> 10 << 10,
+                Total::Special(bits) => bits,
+            }
+        }
         _ if what.left.is_fp8() => {
             // Two halves of the row one after the other; the accumulator comes last.
             let pick = |all: &[f32], second: bool| -> Vec<f32> {
@@ -76,12 +92,23 @@ fn element(warp: &Warp, what: &Multiply, row: usize, column: usize, start: u32) 
                     .map(|(_, v)| *v)
                     .collect()
             };
-            let first = single(total(&pick(x, false), &pick(y, false), 0.0));
-            let both = single(total(&pick(x, true), &pick(y, true), f32::from_bits(first)));
+            let part = |second: bool, start: f32| {
+                single(total(&pick(x, second), &pick(y, second), start, wide))
+            };
+            let both = part(true, f32::from_bits(part(false, 0.0)));
             bits32(f32::from_bits(both) + f32::from_bits(start))
         }
-        _ => single(total(x, y, f32::from_bits(start))),
+        _ => single(total(x, y, f32::from_bits(start), wide)),
     }
+}
+
+/// How the parts of a sum are cut.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// The exponent of subnormal factors.
+    lowest: i32,
+    /// Bits below the largest exponent.
+    kept_bits: i32,
 }
 
 enum Total {
@@ -99,25 +126,25 @@ fn half_of(bits: u32) -> u32 {
 fn single(total: Total) -> u32 {
     match total {
         Total::Special(bits) => bits,
-        Total::Exact(sum) => narrow(sum, Rounding::Zero).to_bits(),
+        Total::Exact(sum) => cut(sum),
     }
 }
 
-/// Exponent of a finite number, `None` for zero.
-fn exponent(x: f32) -> Option<i32> {
+/// Exponent of a finite number, at least `lowest`, which subnormals keep; `None` for zero.
+fn exponent(x: f32, lowest: i32) -> Option<i32> {
     let field = (x.to_bits() >> 23 & 0xff) as i32;
-    (x != 0.0).then(|| field.max(1) - 127)
+    (x != 0.0).then(|| (field - 127).max(lowest))
 }
 
 /// Products and accumulator, each cut toward zero to the common quantum, added exactly.
-fn total(x: &[f32], y: &[f32], start: f32) -> Total {
-    let mut highest = exponent(start);
+fn total(x: &[f32], y: &[f32], start: f32, Cut { lowest, kept_bits }: Cut) -> Total {
+    let mut highest = exponent(start, -126);
     let mut plain = f64::from(start);
     let mut finite = start.is_finite();
     for (a, b) in x.iter().zip(y) {
         finite &= a.is_finite() && b.is_finite();
         plain += f64::from(*a) * f64::from(*b);
-        if let (Some(a), Some(b)) = (exponent(*a), exponent(*b)) {
+        if let (Some(a), Some(b)) = (exponent(*a, lowest), exponent(*b, lowest)) {
             highest = highest.max(Some(a + b));
         }
     }
@@ -127,13 +154,13 @@ fn total(x: &[f32], y: &[f32], start: f32) -> Total {
     let Some(highest) = highest else {
         return Total::Exact(0.0);
     };
-    let scale = power_of_two(25 - highest);
+    let scale = power_of_two(kept_bits - highest);
     let mut sum = (f64::from(start) * scale).trunc();
     for (a, b) in x.iter().zip(y) {
         sum += (f64::from(*a) * f64::from(*b) * scale).trunc();
     }
     // A sum of nothing is +0.
-    Total::Exact(if sum == 0.0 { 0.0 } else { sum * power_of_two(highest - 25) })
+    Total::Exact(if sum == 0.0 { 0.0 } else { sum * power_of_two(highest - kept_bits) })
 }
 
 impl Factor {
@@ -144,6 +171,11 @@ impl Factor {
             Factor::E4m3 | Factor::E5m2 | Factor::S8 | Factor::U8 => 8,
             Factor::S4 | Factor::U4 => 4,
         }
+    }
+
+    /// The exponent that subnormal factors have; 8-bit floats are multiplied as f16.
+    fn lowest_exponent(self) -> i32 {
+        if self == Factor::Tf32 { -126 } else { -14 }
     }
 
     fn is_fp8(self) -> bool {
@@ -161,12 +193,8 @@ impl Factor {
     fn float(self, code: u32) -> f32 {
         let eight = |format: Narrow| format.decode(code) as f32;
         match self {
-            // The tensor core reads ten mantissa bits.
-            Factor::Tf32 => f32::from_bits(if code & 0x7f80_0000 == 0x7f80_0000 {
-                code
-            } else {
-                code & !0x1fff
-            }),
+            // The tensor core reads ten mantissa bits, of a NaN too: one with low bits only is infinite.
+            Factor::Tf32 => f32::from_bits(code & !0x1fff),
             Factor::F16 => f32::from_bits(f16_to_f32(code)),
             Factor::E4m3 => eight(E4M3),
             Factor::E5m2 => eight(E5M2),

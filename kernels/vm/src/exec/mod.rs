@@ -4,6 +4,7 @@
 pub(crate) mod access;
 pub(crate) mod alu;
 pub(crate) mod atomic;
+mod bulk;
 pub(crate) mod collective;
 mod copy;
 mod crew;
@@ -11,11 +12,16 @@ mod deliver;
 pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod matrix;
+mod mbarrier;
 pub(crate) mod mma;
+mod print;
 pub(crate) mod product;
+mod rare;
 pub(crate) mod step;
 pub(crate) mod store;
+mod tile;
 pub(crate) mod warp;
+mod warpgroup;
 
 use crate::approx::FloatModel;
 use crate::coverage::Coverage;
@@ -25,9 +31,11 @@ use crate::memory::Memory;
 use crate::module::{Entry, Module};
 use crate::program::Special;
 use crate::shared::Shared;
+use crate::watch::Watch;
 use copy::PendingCopy;
 use crew::Crews;
 use machine::{Gate, Local, Machine, Trouble};
+use mbarrier::Mbarriers;
 pub use product::MatrixModel;
 use product::Operands;
 use std::cell::Cell;
@@ -90,12 +98,14 @@ impl Default for Options {
 }
 
 /// What a launch did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Warp instructions executed.
     pub warp_instructions: u64,
     /// Blocks run.
     pub blocks: u64,
+    /// What the kernel printed, thread after thread as they ran; the first 64 KiB of it.
+    pub printed: String,
 }
 
 /// Allocations kept from launch to launch.
@@ -108,6 +118,8 @@ struct Scratch {
     copies: Vec<VecDeque<PendingCopy>>,
     commits: Vec<[u32; 32]>,
     operands: Operands,
+    tile: Warp,
+    mbarriers: Mbarriers,
 }
 
 thread_local! {
@@ -127,11 +139,45 @@ pub fn launch(
     options: &Options,
     coverage: &mut Coverage,
 ) -> Result<Stats, Stop> {
+    launch_with(module, memory, launch, limits, options, coverage, None)
+}
+
+/// As [`launch`], and `watch` learns which instructions stored to its bytes: slower, the same
+/// results. After a fault it holds the stores before it.
+///
+/// # Errors
+/// As [`launch`].
+pub fn launch_watched(
+    module: &Module,
+    memory: &mut Memory,
+    launch: &Launch<'_>,
+    limits: &Limits,
+    options: &Options,
+    coverage: &mut Coverage,
+    watch: &mut Watch,
+) -> Result<Stats, Stop> {
+    launch_with(module, memory, launch, limits, options, coverage, Some(watch))
+}
+
+fn launch_with(
+    module: &Module,
+    memory: &mut Memory,
+    launch: &Launch<'_>,
+    limits: &Limits,
+    options: &Options,
+    coverage: &mut Coverage,
+    mut watch: Option<&mut Watch>,
+) -> Result<Stats, Stop> {
     let entry = check(module, launch, limits).map_err(Stop::BadLaunch)?;
     let mut scratch = SCRATCH.take().unwrap_or_default();
     let counts = coverage.open(entry);
-    let result = run(module, entry, memory, launch, limits, options, counts, &mut scratch);
+    let watching = watch.as_deref_mut();
+    let result =
+        run(module, entry, memory, launch, limits, options, counts, &mut scratch, watching);
     SCRATCH.set(Some(scratch));
+    if let Some(watch) = watch {
+        watch.close(module, entry, launch.block);
+    }
     result
 }
 
@@ -176,6 +222,7 @@ fn run(
     options: &Options,
     counts: &mut crate::coverage::EntryCoverage,
     scratch: &mut Scratch,
+    watch: Option<&mut Watch>,
 ) -> Result<Stats, Stop> {
     let threads: u32 = launch.block.iter().product();
     let warp_count = threads.div_ceil(32) as usize;
@@ -206,13 +253,17 @@ fn run(
         wide: dispatch::detect(),
         checks: options.checks,
         left: limits.instructions,
-        gates: [Gate::default(); 16],
+        gates: [Gate::default(); 17],
         alive_threads: threads,
         block_threads: threads,
         copies: &mut scratch.copies[..warp_count],
         commits: &mut scratch.commits,
         ticks: 0,
+        printed: String::new(),
         operands: &mut scratch.operands,
+        watch,
+        tile: &mut scratch.tile,
+        mbarriers: &mut scratch.mbarriers,
     };
     let mut blocks = 0;
     let [nx, ny, nz] = launch.grid;
@@ -226,19 +277,24 @@ fn run(
                 start_block(warps, &mut machine, block, threads);
                 let ended = run_block(warps, &mut machine, limits);
                 if let Err((warp, raised)) = ended {
-                    result = Err(report(&machine, launch, block, warp, *raised));
+                    result = Err(report(&mut machine, launch, block, warp, *raised));
                     break 'grid;
                 }
             }
         }
     }
-    let stats = Stats { warp_instructions: limits.instructions - machine.left, blocks };
+    let printed = std::mem::take(&mut machine.printed);
+    let stats = Stats { warp_instructions: limits.instructions - machine.left, blocks, printed };
     result.map(|()| stats)
 }
 
 fn start_block(warps: &mut [Warp], machine: &mut Machine<'_>, block: [u32; 3], threads: u32) {
-    machine.gates = [Gate::default(); 16];
+    if let Some(watch) = &mut machine.watch {
+        watch.block = block;
+    }
+    machine.gates = [Gate::default(); 17];
     machine.alive_threads = threads;
+    machine.mbarriers.clear();
     machine.shared.start_block();
     machine.local.init.clear();
     machine.local.init.resize(machine.local.data.len(), false);
@@ -294,7 +350,7 @@ fn run_block(
             }
         }
         if !running {
-            return Ok(());
+            return mbarrier::ended(machine);
         }
         let opened = collective::release(warps, machine);
         if !progress && !opened {
@@ -311,7 +367,7 @@ fn raised(pc: u32, mask: u32, trouble: Box<Trouble>) -> Box<Raised> {
 
 /// Names places and threads.
 fn report(
-    machine: &Machine<'_>,
+    machine: &mut Machine<'_>,
     launch: &Launch<'_>,
     block: [u32; 3],
     warp: usize,
@@ -352,5 +408,6 @@ fn report(
         block,
         thread: index(warp as u32 * 32 + raised.lane),
         other,
+        printed: std::mem::take(&mut machine.printed),
     }))
 }

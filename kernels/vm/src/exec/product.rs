@@ -1,8 +1,9 @@
 //! Matrix products of a warp as an H200 makes them: every product and the accumulator are cut
 //! toward zero to a common quantum of 2^(E−25), E the largest exponent among them, summed exactly,
-//! and the sum is cut to f32. Factors are kept scaled by powers of two, so that sums of a whole
-//! tile are plain f32 and integer arithmetic; the few elements that this cannot take (infinities,
-//! far-off exponents) are computed one by one.
+//! and the sum is cut to f32. A subnormal factor has its format's lowest exponent; what is cut to
+//! nothing is +0, what reaches 2^128 infinite. Factors are kept scaled by powers of two, so that
+//! sums of a whole tile are plain f32 and integer arithmetic; the few elements that this cannot
+//! take (infinities, far-off exponents) are computed one by one.
 
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -12,7 +13,7 @@ use super::warp::{Warp, lanes};
 use crate::float::{NAN_F32, Rounding, narrow, power_of_two};
 use crate::program::{Product, Shape, Slot};
 
-/// How `mma.sync` on f16 and bf16 factors adds into f32.
+/// How matrix products of f16 or bf16 factors add into f32.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum MatrixModel {
     /// As an H200, to the bit.
@@ -151,11 +152,26 @@ fn f32_bits(brain: bool, word: u32) -> u32 {
     if brain { word << 16 } else { crate::float::f16_to_f32(word & 0xffff) }
 }
 
+/// The lowest exponent of a factor as it stands in an f32: subnormals keep that of their format.
+#[inline(always)]
+fn lowest_field(brain: bool) -> i32 {
+    if brain { 1 } else { 127 - 14 }
+}
+
 /// The exponent of a finite value; [`NONE`] for zero.
 #[inline(always)]
-fn exponent(bits: u32) -> i32 {
+fn exponent(bits: u32, lowest_field: i32) -> i32 {
     let e = (bits >> 23 & 0xff) as i32;
-    if bits << 1 == 0 { NONE } else { e.max(1) - 127 }
+    if bits << 1 == 0 { NONE } else { e.max(lowest_field) - 127 }
+}
+
+/// A sum as f32: cut toward zero, which is +0, and infinite from 2^128 on.
+pub(crate) fn cut(sum: f64) -> u32 {
+    if sum.abs() >= power_of_two(128) {
+        return f32::INFINITY.copysign(sum as f32).to_bits();
+    }
+    let bits = narrow(sum, Rounding::Zero).to_bits();
+    if bits << 1 == 0 { 0 } else { bits }
 }
 
 /// Computes what the tile left over, and all that has an infinity or no number among its factors.
@@ -181,20 +197,21 @@ fn elements(left: &Left, right: &Right, start: &Start<'_>, slow: &Leftover, out:
         for column in lanes(columns) {
             let y = right.source.line(brain, 0, 1, column);
             let (r, l) = (row / 8 * 2 + column % 2, row % 8 * 4 + column / 2);
-            out[r][l] = dot(&x, &y, f32::from_bits(start[r][l]));
+            out[r][l] = dot(&x, &y, f32::from_bits(start[r][l]), lowest_field(brain));
         }
     }
 }
 
 /// One element with any operands.
-fn dot(x: &[f32; 16], y: &[f32; 16], start: f32) -> u32 {
-    let mut highest = exponent(start.to_bits());
+fn dot(x: &[f32; 16], y: &[f32; 16], start: f32, lowest_field: i32) -> u32 {
+    let mut highest = exponent(start.to_bits(), 1);
     let mut plain = 0.0f64;
     let mut finite = start.is_finite();
     for (a, b) in x.iter().zip(y) {
         finite &= a.is_finite() && b.is_finite();
         plain += f64::from(*a) * f64::from(*b);
-        highest = highest.max(exponent(a.to_bits()) + exponent(b.to_bits()));
+        let field = |x: &f32| exponent(x.to_bits(), lowest_field);
+        highest = highest.max(field(a) + field(b));
     }
     if !finite {
         plain += f64::from(start);
@@ -211,7 +228,7 @@ fn dot(x: &[f32; 16], y: &[f32; 16], start: f32) -> u32 {
     if sum == 0.0 {
         return 0;
     }
-    narrow(sum * power_of_two(highest - 25), Rounding::Zero).to_bits()
+    cut(sum * power_of_two(highest - 25))
 }
 
 #[cfg(test)]

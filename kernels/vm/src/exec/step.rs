@@ -4,8 +4,9 @@
 
 use super::lane::put32;
 use super::machine::{Machine, Trouble};
+use super::rare::Turn;
 use super::warp::{FULL, Fragment, State, Warp, lanes};
-use super::{alu, collective};
+use super::{alu, collective, rare};
 use crate::dispatch::Vectors;
 use crate::fault::FaultKind;
 use crate::program::{Action, Step};
@@ -232,6 +233,31 @@ pub(crate) fn run<V: Vectors>(
                         continue;
                     }
                     vectors.matrix(warp, machine, what, m, pc).map_err(laned(pc))?;
+                }
+                Action::Rare(i) => {
+                    let what = &entry.rares[usize::from(i)];
+                    match rare::execute(warp, machine, what, m, pc).map_err(laned(pc))? {
+                        Turn::Next => {}
+                        Turn::Gather => {
+                            warp.fragments.push(Fragment { pc, mask: m, state: State::Gathering });
+                            mask &= !m;
+                            if mask == 0 {
+                                slice -= pc + 1 - from;
+                                continue 'pick;
+                            }
+                            divergent = true;
+                        }
+                        Turn::Yield => {
+                            slice -= pc + 1 - from;
+                            machine.left -= u64::from(granted - slice);
+                            let (pc, state) = (pc + 1, State::Ready);
+                            // Lanes further on go first: they may be who is waited for.
+                            warp.yielding = Some(pc);
+                            warp.fragments.push(Fragment { pc, mask, state });
+                            return Ok(Outcome::Slice);
+                        }
+                        Turn::Unsupported(i) => return Err(raise(pc, m, Raise::Unsupported(i))),
+                    }
                 }
                 Action::Trap => {
                     let kind = FaultKind::Trap;

@@ -23,6 +23,7 @@ impl<'a> Lowering<'a, '_> {
             self.shuffles.len(),
             self.votes.len(),
             self.matrices.len(),
+            self.rares.len(),
             self.unsupported.len(),
             self.tables.len(),
             self.edges as usize,
@@ -103,6 +104,7 @@ impl<'a> Lowering<'a, '_> {
             lanes,
             places: self.places,
             blocks,
+            block_starts: starts,
             edge_targets,
             falls_through,
             words: self.next[1],
@@ -134,6 +136,7 @@ impl<'a> Lowering<'a, '_> {
             votes: self.votes,
             tables: self.tables,
             matrices: self.matrices,
+            rares: self.rares,
             unsupported: self.unsupported,
             edge_seed: seed,
         })

@@ -1,9 +1,31 @@
 //! Branches, calls, barriers and fences.
 
-use super::{Binding, Fixup, FixupAt, Lower, Lowering, Refusal, bad};
+use super::{Fixup, FixupAt, Lower, Lowering, Refusal, bad};
 use crate::parse_error::ParseErrorKind;
 use crate::program::{Barrier, BarrierKind, Class, Op, Table};
 use crate::syntax::{Instruction, Operand};
+
+/// What `membar` and `fence` may bear.
+const FENCES: &[&str] = &[
+    "cta",
+    "gl",
+    "sys",
+    "gpu",
+    "cluster",
+    "sc",
+    "acq_rel",
+    "acquire",
+    "release",
+    "proxy",
+    "alias",
+    "async",
+    "global",
+    "shared::cta",
+    "shared::cluster",
+    "mbarrier_init",
+    "sync_restrict::shared::cta",
+    "sync_restrict::shared::cluster",
+];
 
 impl<'a> Lowering<'a, '_> {
     pub(super) fn control(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
@@ -31,14 +53,15 @@ impl<'a> Lowering<'a, '_> {
             }
             "bar" | "barrier" => self.barrier(ins, parts),
             // One warp at a time runs and every store is visible at once.
-            "membar" | "fence" | "nanosleep" | "pmevent" | "prefetch" | "prefetchu"
-            | "griddepcontrol" | "setmaxnreg" | "applypriority" => Ok(()),
+            "membar" | "fence" if parts[1..].iter().all(|part| FENCES.contains(part)) => Ok(()),
+            "nanosleep" | "pmevent" | "prefetch" | "prefetchu" | "griddepcontrol"
+            | "setmaxnreg" | "applypriority" => Ok(()),
             _ => Err(Refusal::Unsupported),
         }
     }
 
     /// Emits a branch whose target is patched later.
-    fn emit_branch(&mut self) {
+    pub(super) fn emit_branch(&mut self) {
         let edge = self.edges;
         self.edges += if self.guard.0 == 0 { 1 } else { 2 };
         self.emit(Op::Branch { target: 0, edge: edge.min(u32::from(u16::MAX)) as u16 });
@@ -86,76 +109,24 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    /// Inlines the callee; its formal parameters are the caller's argument variables.
-    fn call(&mut self, ins: &Instruction<'a>) -> Lower<()> {
-        let (returns, name, arguments): (&[Operand<'a>], &'a str, &[Operand<'a>]) =
-            match ins.operands.as_slice() {
-                [Operand::List(r), Operand::Name(name), Operand::List(a)] => (r, name, a),
-                [Operand::Name(name), Operand::List(a)] => (&[], name, a),
-                [Operand::List(r), Operand::Name(name)] => (r, name, &[]),
-                [Operand::Name(name)] => (&[], name, &[]),
-                _ => return Err(Refusal::Unsupported),
-            };
-        let tree = self.tree;
-        let callee = tree.functions.iter().find(|f| f.name == name && f.body.is_some());
-        if name == "__assertfail" {
-            self.emit(Op::Trap);
-            return Ok(());
-        }
-        let Some(callee) = callee else {
-            return Err(Refusal::Unsupported);
-        };
-        if self.calls.contains(&name) || self.calls.len() > 16 || self.guard.0 != 0 {
-            return Err(Refusal::Unsupported);
-        }
-        if callee.returns.len() != returns.len() || callee.parameters.len() != arguments.len() {
-            return bad();
-        }
-        let mut bound = Vec::new();
-        let formals = callee.returns.iter().chain(&callee.parameters);
-        for (formal, actual) in formals.zip(returns.iter().chain(arguments)) {
-            let Operand::Name(actual) = actual else {
-                return Err(Refusal::Unsupported);
-            };
-            match self.lookup(actual) {
-                Some(binding @ (Binding::Local(_) | Binding::Register { .. })) => {
-                    bound.push((formal.name, binding));
-                }
-                _ => return bad(),
-            }
-        }
-        let outer = std::mem::take(&mut self.scopes);
-        let outer_return = self.return_to;
-        let label = self.returns;
-        self.returns += 1;
-        self.return_to = Some(label);
-        self.calls.push(name);
-        self.open_scope();
-        for (formal, binding) in bound {
-            self.bind(formal, binding);
-        }
-        let body = callee.body.as_deref().unwrap_or_default();
-        let result = self.body(body);
-        self.calls.pop();
-        self.scopes = outer;
-        self.return_to = outer_return;
-        self.guard = (0, false);
-        let end = self.code.len() as u32;
-        let pending = std::mem::take(&mut self.return_branches);
-        for (at, owner) in pending {
-            if owner == label {
-                if let Op::Branch { target, .. } = &mut self.code[at].op {
-                    *target = end;
-                }
-            } else {
-                self.return_branches.push((at, owner));
-            }
-        }
-        result.map_err(|error| Refusal::Wrong(error.what))
-    }
-
     fn barrier(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
-        if parts.contains(&"cluster") {
+        if let ["barrier", "cluster", action, rest @ ..] = parts {
+            let known = ["release", "acquire", "relaxed", "aligned"];
+            match (*action, ins.operands.as_slice()) {
+                _ if !rest.iter().all(|part| known.contains(part)) => {}
+                // Whoever waits has arrived: the wait stands for both.
+                ("arrive", []) => return Ok(()),
+                ("wait", []) => {
+                    /// Behind the block's own sixteen.
+                    const CLUSTER_GATE: u32 = 16;
+                    let (kind, id) = (BarrierKind::Cluster, self.word_constant(CLUSTER_GATE));
+                    let barrier = Barrier { kind, id, count: None, d: None, p: 0, negate: false };
+                    self.barriers.push(barrier);
+                    self.emit(Op::Barrier(self.barriers.len() as u16 - 1));
+                    return Ok(());
+                }
+                _ => {}
+            }
             return Err(Refusal::Unsupported);
         }
         if parts.contains(&"warp") {

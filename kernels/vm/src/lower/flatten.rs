@@ -92,6 +92,7 @@ fn action(op: Op) -> Chosen {
         Op::Vote(i) => Action::Vote(i),
         Op::ActiveMask { d } => Action::ActiveMask { d },
         Op::Matrix(i) => Action::Matrix(i),
+        Op::Rare(i) => Action::Rare(i),
         Op::Trap => Action::Trap,
         Op::Unsupported(i) => Action::Unsupported(i),
     })

@@ -218,11 +218,6 @@ impl Lowering<'_, '_> {
                 shuffle.p = None;
             }
         }
-        for atomic in &mut self.atomics {
-            if atomic.d.is_some_and(|d| !read(&uses, d)) {
-                atomic.d = None;
-            }
-        }
         let mut keep = vec![true; self.code.len()];
         let mut block_end = self.code.len();
         // Backwards, so that what only dropped operations read is dropped as well.
@@ -277,6 +272,7 @@ fn computes(op: Op) -> bool {
             | Op::Shuffle(_)
             | Op::Vote(_)
             | Op::Matrix(_)
+            | Op::Rare(_)
             | Op::Trap
             | Op::Unsupported(_)
     )

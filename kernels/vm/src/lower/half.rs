@@ -3,7 +3,7 @@
 use super::arithmetic::LaneFn;
 use super::operand::{Ty, TyKind};
 use super::{Lower, Lowering, Refusal};
-use crate::float::{BF16, F16, Narrow, Rounding, add_to_odd};
+use crate::float::{BF16, F16, NAN_16, Narrow, Rounding, add_to_odd};
 use crate::program::{Binary, Class, Op, Reg, Ternary};
 use crate::syntax::Instruction;
 
@@ -16,8 +16,9 @@ fn flush16(code: u64) -> u64 {
     if code & 0x7c00 == 0 { code & 0x8000 } else { code }
 }
 
+/// Of a result: no number has one pattern there, in both formats.
 fn relu(code: u64) -> u64 {
-    if code & 0x7fff > 0x7c00 || code & 0x8000 == 0 { code } else { 0 }
+    if code == NAN_16.into() || code & 0x8000 == 0 { code } else { 0 }
 }
 
 fn saturate(format: Narrow, code: u64) -> u64 {

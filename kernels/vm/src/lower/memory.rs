@@ -1,6 +1,6 @@
 //! Loads, stores, atomics, address conversions and moves.
 
-use super::operand::Ty;
+use super::operand::{Ty, TyKind};
 use super::{Binding, Lower, Lowering, Refusal, bad};
 use crate::program::{Access, Atomic, AtomicOp, Binary, Class, Long2, Op, Reg, Slot, Unary};
 use crate::space::{DATA_BASE, LOCAL_BASE, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
@@ -22,6 +22,9 @@ pub(super) fn space_of(parts: &[&str]) -> Space {
 
 impl<'a> Lowering<'a, '_> {
     pub(super) fn memory(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
+        if parts.last() == Some(&"b128") && parts[0] != "red" {
+            return self.quad(ins, parts);
+        }
         match parts[0] {
             "ld" | "ldu" => self.load(ins, parts),
             "st" => self.store(ins, parts),
@@ -84,8 +87,7 @@ impl<'a> Lowering<'a, '_> {
                 access.half = bits == 16 || (bits == 8);
                 reg
             } else if let Operand::Name(name) = value
-                && let Some(Binding::Register { reg, bits }) = self.lookup(name)
-                && bits != 128
+                && let Some(Binding::Register { reg, .. }) = self.lookup(name)
                 && reg.class != Class::Predicate
             {
                 reg
@@ -170,10 +172,20 @@ impl<'a> Lowering<'a, '_> {
     }
 
     fn atomic(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
-        let ty = parts.last().and_then(|name| Ty::parse(name)).ok_or(Refusal::Unsupported)?;
-        if matches!(ins.operands.first(), Some(Operand::Vector(_))) || parts.contains(&"v2") {
-            return Err(Refusal::Unsupported);
+        if parts.iter().any(|part| matches!(*part, "v2" | "v4" | "v8")) {
+            return self.atomic_vector(ins, parts);
         }
+        self.atomic_element(&ins.operands, parts, 0)
+    }
+
+    /// One atomic, or the `element`-th of a vector's.
+    pub(super) fn atomic_element(
+        &mut self,
+        operands: &[Operand<'a>],
+        parts: &[&str],
+        element: usize,
+    ) -> Lower<()> {
+        let ty = parts.last().and_then(|name| Ty::parse(name)).ok_or(Refusal::Unsupported)?;
         let operation = parts
             .iter()
             .find_map(|part| {
@@ -202,11 +214,11 @@ impl<'a> Lowering<'a, '_> {
                 })
             })
             .ok_or(Refusal::Unsupported)?;
-        let floating = matches!(*parts.last().unwrap_or(&""), "f32" | "f64" | "f16x2" | "bf16x2");
+        let floating = !matches!(ty.kind, TyKind::Unsigned | TyKind::Signed | TyKind::Bits);
         if floating && matches!(operation, AtomicOp::MinU | AtomicOp::MaxU) {
             return Err(Refusal::Unsupported);
         }
-        let mut operands = ins.operands.as_slice();
+        let mut operands = operands;
         let mut d = None;
         if parts[0] == "atom" {
             let [first, rest @ ..] = operands else {
@@ -228,6 +240,7 @@ impl<'a> Lowering<'a, '_> {
             _ => return bad(),
         };
         let (base, offset, implied) = self.address(address)?;
+        let offset = offset + (element * usize::from(ty.bits / 8)) as i64;
         let mut space = space_of(parts);
         if space == Space::Generic
             && let Some(implied) = implied
@@ -375,7 +388,7 @@ impl<'a> Lowering<'a, '_> {
         if d.class != ty.class() || list.is_empty() {
             return bad();
         }
-        let piece = Ty { kind: super::operand::TyKind::Bits, bits: ty.bits / list.len() as u8 };
+        let piece = Ty { kind: TyKind::Bits, bits: ty.bits / list.len() as u8 };
         let mut slots: Vec<Slot> = Vec::new();
         for item in list {
             slots.push(self.source(item, piece)?.slot);

@@ -5,6 +5,7 @@ mod allocate;
 mod arithmetic;
 mod bits;
 mod blocks;
+mod calls;
 mod compare;
 mod control;
 mod convert;
@@ -13,12 +14,16 @@ mod float;
 mod fold;
 mod half;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod modifiers;
 mod operand;
 mod packed;
+mod quad;
 mod visit;
+mod visit_rare;
 mod warp;
+mod warpgroup;
 
 use crate::module::{Entry, Parameter, ParameterType};
 use crate::parse_error::{ParseError, ParseErrorKind};
@@ -26,6 +31,7 @@ use crate::program::{
     Access, Atomic, Barrier, Class, Instr, Matrix, Op, Place, Pure, Reg, SharedArray, Shuffle,
     Slot, Special, Table, Vote,
 };
+use crate::rare::Rare;
 use crate::syntax::{Function, Initial, Instruction, Space, Statement, Tree, Variable};
 use std::collections::HashMap;
 
@@ -39,6 +45,8 @@ pub(crate) struct Lowered {
 pub(crate) enum Refusal {
     /// The machine has no such operation.
     Unsupported,
+    /// The machine lacks what this names.
+    Missing(String),
     /// The text is wrong.
     Wrong(ParseErrorKind),
 }
@@ -51,6 +59,8 @@ pub(crate) enum Binding {
         reg: Reg,
         bits: u8,
     },
+    /// 128 bits, the lower half first.
+    Pair([Slot; 2]),
     Shared(u32),
     DynamicShared,
     Local(u32),
@@ -128,6 +138,7 @@ pub(crate) struct Lowering<'a, 't> {
     votes: Vec<Vote>,
     tables: Vec<Table>,
     matrices: Vec<Matrix>,
+    rares: Vec<Rare>,
     unsupported: Vec<String>,
     simplified: bool,
 }
@@ -176,10 +187,12 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
         }
     }
     for (at, name, offset) in pointers {
-        if let Some(target) = addresses.get(name)
+        let variable = addresses.get(name).map(|at| crate::space::DATA_BASE.wrapping_add(*at));
+        let target = variable.or_else(|| calls::function_address(tree, name));
+        if let Some(target) = target
             && at + 8 <= data.len()
         {
-            let address = crate::space::DATA_BASE.wrapping_add(*target).wrapping_add(offset as u64);
+            let address = target.wrapping_add(offset as u64);
             data[at..at + 8].copy_from_slice(&address.to_le_bytes());
         }
     }
@@ -236,6 +249,7 @@ impl<'a, 't> Lowering<'a, 't> {
             votes: Vec::new(),
             tables: Vec::new(),
             matrices: Vec::new(),
+            rares: Vec::new(),
             unsupported: Vec::new(),
             simplified: true,
         }
@@ -245,6 +259,11 @@ impl<'a, 't> Lowering<'a, 't> {
         self.place.ptx_line = function.line;
         self.open_scope();
         self.declare_parameters(function);
+        if function.cluster_blocks > 1 {
+            let blocks = function.cluster_blocks;
+            self.unsupported.push(format!(".reqnctapercluster of {blocks} blocks"));
+            self.emit(Op::Unsupported(0));
+        }
         if let Some(body) = &function.body {
             self.calls.push(function.name);
             self.body(body)?;
@@ -348,8 +367,8 @@ impl<'a, 't> Lowering<'a, 't> {
         if count.is_some() {
             self.scope().families.push((name, Family { class, bits }));
         } else {
-            let reg = self.fresh(class);
-            self.bind(name, Binding::Register { reg, bits });
+            let binding = self.new_register(class, bits);
+            self.bind(name, binding);
         }
         Ok(())
     }
@@ -398,10 +417,13 @@ impl<'a, 't> Lowering<'a, 't> {
         let start = self.code.len();
         match self.select(instruction) {
             Ok(()) => Ok(()),
-            Err(Refusal::Unsupported) => {
+            Err(refusal @ (Refusal::Unsupported | Refusal::Missing(_))) => {
                 self.code.truncate(start);
                 self.places.truncate(start);
-                self.unsupported.push(instruction.opcode.to_owned());
+                self.unsupported.push(match refusal {
+                    Refusal::Missing(name) => name,
+                    _ => instruction.opcode.to_owned(),
+                });
                 self.emit(Op::Unsupported(self.unsupported.len() as u16 - 1));
                 Ok(())
             }
@@ -429,8 +451,13 @@ impl<'a, 't> Lowering<'a, 't> {
             "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mov" => {
                 self.memory(ins, parts)
             }
+            "cp" if matches!(parts.get(2), Some(&"mbarrier" | &"bulk")) => self.bulk(ins, parts),
             "ldmatrix" | "stmatrix" | "movmatrix" | "cp" | "mma" => self.matrix(ins, parts),
             "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => self.warp(ins, parts),
+            "mbarrier" => self.mbarrier(ins, parts),
+            "mapa" | "getctarank" => self.cluster(ins, parts),
+            "wmma" => self.tiles(ins, parts),
+            "wgmma" => self.warpgroup(ins, parts),
             "cvt" => self.convert(ins, parts),
             _ => self.arithmetic(ins, parts),
         }

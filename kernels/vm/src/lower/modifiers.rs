@@ -25,8 +25,17 @@ const NARROW: &[&str] = &[
 const ORDER: &[&str] = &[
     "weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys",
 ];
-const SPACES: &[&str] =
-    &["global", "shared", "shared::cta", "local", "const", "param", "param::entry", "param::func"];
+const SPACES: &[&str] = &[
+    "global",
+    "shared",
+    "shared::cta",
+    "shared::cluster",
+    "local",
+    "const",
+    "param",
+    "param::entry",
+    "param::func",
+];
 const CACHE: &[&str] =
     &["nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "unified", "v2", "v4", "v8"];
 const ATOMIC: &[&str] = &[
@@ -59,6 +68,7 @@ pub(super) fn known(parts: &[&str]) -> bool {
         "slct" => &[&["ftz"]],
         "cvt" if parts.get(1) == Some(&"pack") => return true,
         "cvt" => &[ROUNDING, INTEGRAL, NARROW],
+        "atom" | "ld" | "st" if parts.last() == Some(&"b128") => return true,
         "ld" | "ldu" | "st" => &[ORDER, SPACES, CACHE],
         "atom" | "red" => &[ORDER, SPACES, ATOMIC],
         "ret" | "exit" | "bra" | "brx" | "call" | "trap" | "brkpt" | "bar" | "barrier"
@@ -67,7 +77,7 @@ pub(super) fn known(parts: &[&str]) -> bool {
         | "cvta" | "isspacep" | "mov" | "ldmatrix" | "stmatrix" | "movmatrix" | "cp" | "mma"
         | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" | "copysign"
         // These are matched as a whole where they are lowered.
-        | "testp" => return true,
+        | "testp" | "wgmma" | "wmma" | "mbarrier" | "mapa" | "getctarank" => return true,
         _ => return false,
     };
     parts[1..].iter().all(|part| {

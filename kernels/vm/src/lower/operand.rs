@@ -124,6 +124,14 @@ impl<'a> Lowering<'a, '_> {
         reg
     }
 
+    /// Slots for a declared register.
+    pub(crate) fn new_register(&mut self, class: Class, bits: u8) -> Binding {
+        if bits == 128 {
+            return Binding::Pair([self.fresh_long(), self.fresh_long()]);
+        }
+        Binding::Register { reg: self.fresh(class), bits }
+    }
+
     pub(crate) fn lookup(&mut self, name: &'a str) -> Option<Binding> {
         for i in (0..self.scopes.len()).rev() {
             if let Some(binding) = self.scopes[i].names.get(name) {
@@ -133,8 +141,7 @@ impl<'a> Lowering<'a, '_> {
             if prefix.len() < name.len() {
                 let found = self.scopes[i].families.iter().find(|(p, _)| *p == prefix);
                 if let Some(&(_, Family { class, bits })) = found {
-                    let reg = self.fresh(class);
-                    let binding = Binding::Register { reg, bits };
+                    let binding = self.new_register(class, bits);
                     self.scopes[i].names.insert(name, binding);
                     return Some(binding);
                 }
@@ -254,7 +261,7 @@ impl<'a> Lowering<'a, '_> {
             _ => {}
         }
         match self.lookup(name) {
-            Some(Binding::Register { bits: 128, .. }) => Err(Refusal::Unsupported),
+            Some(Binding::Pair(_)) => Err(Refusal::Unsupported),
             Some(Binding::Register { reg, .. }) if reg.class == class => Ok(reg),
             // A wider register is read by its low bits.
             Some(Binding::Register { reg, .. })
@@ -281,7 +288,11 @@ impl<'a> Lowering<'a, '_> {
             {
                 Err(Refusal::Unsupported)
             }
-            None if self.tree.functions.iter().any(|f| f.name == name) => Err(Refusal::Unsupported),
+            None if class == Class::Long
+                && let Some(address) = super::calls::function_address(self.tree, name) =>
+            {
+                Ok(self.constant(address, class))
+            }
             None => Self::unknown(name),
         }
     }
@@ -316,7 +327,7 @@ impl<'a> Lowering<'a, '_> {
                 });
                 return Ok(d);
             }
-            Binding::Register { .. } => return bad(),
+            Binding::Register { .. } | Binding::Pair(_) => return bad(),
         };
         Ok(self.constant(value.wrapping_add(offset as u64), class))
     }
@@ -345,7 +356,7 @@ impl<'a> Lowering<'a, '_> {
                 Ok((self.fresh(class), if class == Class::Long { 64 } else { 32 }))
             }
             Operand::Name(name) => match self.lookup(name) {
-                Some(Binding::Register { bits: 128, .. }) => Err(Refusal::Unsupported),
+                Some(Binding::Pair(_)) => Err(Refusal::Unsupported),
                 Some(Binding::Register { reg, bits }) => Ok((reg, bits)),
                 Some(_) => bad(),
                 None => Self::unknown(name),
@@ -377,7 +388,7 @@ impl<'a> Lowering<'a, '_> {
             Some(Binding::Register { reg, .. }) if reg.class != Class::Predicate => {
                 Ok((Some(reg), *offset, None))
             }
-            Some(Binding::Register { .. }) => bad(),
+            Some(Binding::Register { .. } | Binding::Pair(_)) => bad(),
             Some(Binding::Shared(at)) => Ok((None, i64::from(at) + offset, Some(Space::Shared))),
             Some(Binding::DynamicShared) => {
                 Ok((Some(self.special(Special::DynamicBase, true)), *offset, Some(Space::Shared)))

@@ -1,6 +1,6 @@
 //! Which registers an operation reads and writes.
 
-use super::Lowering;
+use super::{Lowering, visit_rare};
 use crate::program::{Class, Copying, Fragments, Matrix, Op, Product, Reg, Slot};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,7 +9,7 @@ pub(crate) enum Role {
     Define,
 }
 
-type Visitor<'v> = &'v mut dyn FnMut(Role, Class, &mut Slot);
+pub(super) type Visitor<'v> = &'v mut dyn FnMut(Role, Class, &mut Slot);
 
 fn reg(f: Visitor<'_>, role: Role, reg: &mut Reg) {
     f(role, reg.class, &mut reg.slot);
@@ -127,7 +127,8 @@ impl Lowering<'_, '_> {
             | Op::Barrier(_)
             | Op::Shuffle(_)
             | Op::Vote(_)
-            | Op::Matrix(_) => self.visit_table(op, f),
+            | Op::Matrix(_)
+            | Op::Rare(_) => self.visit_table(op, f),
             Op::Branch { .. } | Op::Exit | Op::Trap | Op::Unsupported(_) => {}
         }
     }
@@ -205,6 +206,7 @@ impl Lowering<'_, '_> {
                     f(Define, Predicate, p);
                 }
             }
+            Op::Rare(i) => visit_rare::visit(&mut self.rares[usize::from(i)], f),
             Op::Matrix(i) => visit_matrix(&mut self.matrices[usize::from(i)], f),
             _ => {}
         }

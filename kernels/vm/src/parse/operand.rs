@@ -88,6 +88,13 @@ impl<'a> Parser<'a> {
             offset = self.integer()? as i64;
         }
         while !self.eat(b']') {
+            if self.eat(b',') {
+                while self.eat(b',') || self.peek().kind != Kind::Punct(b']') {
+                    self.operand()?;
+                }
+                self.need(b']', "] after coordinates")?;
+                return Ok(Operand::Coordinates);
+            }
             let minus = self.peek().kind == Kind::Punct(b'-');
             if !minus && !self.eat(b'+') {
                 return self.expected("] after an address");

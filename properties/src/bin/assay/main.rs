@@ -6,6 +6,8 @@ mod doctor;
 mod explain;
 mod list;
 mod replay;
+mod review;
+mod run;
 mod search;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -26,6 +28,10 @@ enum Command {
     Search(search::Arguments),
     /// Run stored cases again: files, contract names, or everything in corpora/.
     Replay(replay::Arguments),
+    /// Run one kernel of any PTX file, every checker on, and say what it did wrong or left.
+    Run(run::Arguments),
+    /// Say what a change weakens, in numbers, and whether it says why.
+    Review(review::Arguments),
     /// List contracts with their clauses and corpora.
     List(list::Arguments),
     /// Say in sentences what contracts promise.
@@ -69,6 +75,8 @@ fn main() -> ExitCode {
     let answer = match Arguments::parse().command {
         Command::Search(arguments) => search::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
+        Command::Run(arguments) => run::run(arguments),
+        Command::Review(arguments) => review::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Schema => explain::schema(),
@@ -108,6 +116,16 @@ fn repository() -> PathBuf {
     } else {
         PathBuf::from(".")
     }
+}
+
+/// Writes which lines of the kernels were executed.
+fn write_lcov<'a>(
+    path: &std::path::Path,
+    coverage: impl IntoIterator<Item = &'a kernels::backend::vm::Coverage>,
+) -> Result<(), Failure> {
+    let lcov = kernels::backend::vm::lcov(coverage, &repository());
+    std::fs::write(path, lcov.to_string())
+        .map_err(|error| Failure(format!("{}: {error}", path.display())))
 }
 
 /// The subjects of these names; all production subjects when none is named.

@@ -1,6 +1,6 @@
 //! `assay replay`: stored cases again, on every backend of this build.
 
-use crate::{Failure, Format, Outcome, repository, say, subjects};
+use crate::{Failure, Format, Outcome, repository, say, subjects, write_lcov};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use properties::check::ToolError;
 use properties::corpus;
@@ -17,6 +17,9 @@ pub struct Arguments {
     /// Where the corpora are.
     #[arg(long, value_name = "FOLDER")]
     corpora: Option<PathBuf>,
+    /// Write which lines of PTX and sources the virtual machine executed, in lcov's format.
+    #[arg(long, value_name = "FILE")]
+    lcov: Option<PathBuf>,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -53,6 +56,9 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         }
     }
     progress.end();
+    if let Some(path) = &arguments.lcov {
+        write_lcov(path, backends.iter().filter_map(|backend| backend.reached()))?;
+    }
     match arguments.format {
         Format::Text => say(&report::replays(&replays))?,
         Format::Json => say(&format!("{}\n", report::replays_json(&replays)))?,

@@ -1,7 +1,7 @@
 //! `assay search`: the canary first (a search that cannot find it is broken), then the contracts,
 //! with live progress and a summary of every clause.
 
-use crate::{Failure, Format, Outcome, repository, say, subjects};
+use crate::{Failure, Format, Outcome, repository, say, subjects, write_lcov};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use properties::report;
 use properties::search::{Plan, Progress, Summary, search};
@@ -35,6 +35,9 @@ pub struct Arguments {
     /// Also print every PTX block with its hits.
     #[arg(long)]
     coverage: bool,
+    /// Write which lines of PTX and sources were executed, in lcov's format.
+    #[arg(long, value_name = "FILE")]
+    lcov: Option<PathBuf>,
     /// How to print the summary.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -73,6 +76,9 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let bars = Bars::new(&plan, arguments.format == Format::Text);
     let summary = search(plan, &STOP, &mut |progress, elapsed| bars.show(progress, elapsed))?;
     bars.clear();
+    if let Some(path) = &arguments.lcov {
+        write_lcov(path, summary.subjects.iter().map(|subject| &subject.coverage))?;
+    }
     match arguments.format {
         Format::Text => say(&report::summary(&summary, arguments.coverage))?,
         Format::Json => say(&format!("{}\n", report::summary_json(&summary)))?,

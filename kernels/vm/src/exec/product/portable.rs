@@ -3,7 +3,7 @@
 use super::super::warp::Warp;
 use super::{
     Accumulator, HIGHEST, LOWEST, Left, MatrixModel, NONE, Operands, Product, Right, Source, TINY,
-    Work, ZERO, exponent, is_brain, one_by_one,
+    Work, ZERO, exponent, is_brain, lowest_field, one_by_one,
 };
 use crate::float::bits32;
 
@@ -80,7 +80,7 @@ fn scaled<const N: usize>(
     line: usize,
 ) -> ([f32; 16], [i8; 16], i32) {
     let raw = source.line(brain, low, high, line);
-    let exponents = raw.map(|x| exponent(x.to_bits()));
+    let exponents = raw.map(|x| exponent(x.to_bits(), lowest_field(brain)));
     let peak = exponents.into_iter().fold(NONE, i32::max);
     let peak = if peak == NONE { -127 } else { peak };
     let factor = f32::from_bits(((128 - peak).min(254) as u32) << 23);
@@ -140,7 +140,7 @@ pub(super) fn element(
     }
     let products = if near == ZERO { NONE } else { i32::from(near) + both };
     let field = (start >> 23 & 0xff) as i32;
-    let own = exponent(start);
+    let own = exponent(start, 1);
     let top = products.max(own);
     let outside = top > HIGHEST || (top < LOWEST && top != NONE);
     if outside || field == 255 || (near != ZERO && near <= TINY) {

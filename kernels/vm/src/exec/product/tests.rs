@@ -90,7 +90,7 @@ fn agree(warp: &mut Warp, operands: &mut Operands, shape: Shape, what: &str) -> 
             }
             let (r, lane) = (row / 8 * 2 + column % 2, row % 8 * 4 + column / 2);
             let start = f32::from_bits(warp.words[6 + r].0[lane]);
-            let want = dot(&x, &y, start);
+            let want = dot(&x, &y, start, lowest_field(brain));
             let got = warp.words[10 + r].0[lane];
             assert_eq!(
                 got, want,

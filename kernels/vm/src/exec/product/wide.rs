@@ -4,7 +4,7 @@
 use super::super::warp::{Warp, lanes};
 use super::{
     Accumulator, HIGHEST, LOWEST, Left, Leftover, MatrixModel, NONE, Operands, Product, Right,
-    Source, Start, TINY, Work, ZERO, is_brain, one_by_one,
+    Source, Start, TINY, Work, ZERO, is_brain, lowest_field, one_by_one,
 };
 use crate::float::NAN_F32;
 use std::arch::x86_64::*;
@@ -133,13 +133,14 @@ wide! {
 
     /// Scales the sixteen factors of a row or column. Returns their relative exponents, a byte
     /// each in an order that all share, and the largest as it stands in an f32.
-    fn scale(factors: &mut [__m256; 2]) -> ([i64; 2], i32) {
+    fn scale(brain: bool, factors: &mut [__m256; 2]) -> ([i64; 2], i32) {
         let doubled = factors.map(|x| _mm256_slli_epi32::<1>(_mm256_castps_si256(x)));
         let field = doubled.map(|x| _mm256_srli_epi32::<24>(x));
         let zero = doubled.map(|x| _mm256_cmpeq_epi32(x, all(0)));
         let zero = _mm256_packs_epi32(zero[0], zero[1]);
         let field = _mm256_packs_epi32(field[0], field[1]);
-        let field = _mm256_andnot_si256(zero, _mm256_max_epi16(field, _mm256_set1_epi16(1)));
+        let lowest = _mm256_set1_epi16(lowest_field(brain) as i16);
+        let field = _mm256_andnot_si256(zero, _mm256_max_epi16(field, lowest));
         let eight = _mm_max_epi16(
             _mm256_castsi256_si128(field),
             _mm256_extracti128_si256::<1>(field),
@@ -173,7 +174,7 @@ wide! {
             let low = &left.source.words[row / 8];
             let high = &left.source.words[row / 8 + 2];
             let mut line = [factors(brain, low, row % 8), factors(brain, high, row % 8)];
-            let (exponents, peak) = scale(&mut line);
+            let (exponents, peak) = scale(brain, &mut line);
             put_floats(line[0], &mut left.values[0][row]);
             put_floats(line[1], &mut left.values[1][row]);
             left.exponents[0][row] = exponents[0];
@@ -193,7 +194,7 @@ wide! {
         let mut exponents = [[0; 8]; 2];
         for column in 0..8 {
             let mut line = [factors(brain, low, column), factors(brain, high, column)];
-            let (relative, peak) = scale(&mut line);
+            let (relative, peak) = scale(brain, &mut line);
             for half in 0..2 {
                 lines[half][column] = line[half];
                 exponents[half][column] = relative[half];

@@ -1,0 +1,358 @@
+//! mbarriers of a block: phases, arrivals and bytes under way, exactly as the PTX ISA counts them
+//! (section "mbarrier"). A phase completes when no arrival and no byte is missing; the copies it
+//! tracks are there from the first test that sees it. Such a test orders everything before it for
+//! the race checker: races can be missed, none is invented. Initialising one twice and plain accesses to one are not judged.
+
+use super::access::{Target, addresses, resolve, shared_trouble, toucher};
+use super::copy;
+use super::machine::{Machine, Trouble};
+use super::rare::Turn;
+use super::step::{Laned, Raise, Raised};
+use super::warp::{Warp, lanes};
+use crate::fault::{FaultKind, MbarrierFault, MemorySpace};
+use crate::rare::{Act, At, Mbarrier};
+use crate::shared::{Touch, Toucher};
+
+const BYTES: usize = 8;
+const LARGEST: u32 = (1 << 20) - 1;
+/// Failed tests in a row, with next to nothing done between, after which nobody will help.
+const PATIENCE: u64 = 1 << 14;
+const WORK_PER_TEST: u64 = 64;
+
+/// Bytes of a bulk copy that are not there yet.
+struct Arrival {
+    offset: u64,
+    bytes: Vec<u8>,
+    by: Toucher,
+}
+
+struct Object {
+    offset: u64,
+    phase: u32,
+    expected: u32,
+    pending: u32,
+    /// Bytes expected and not there; negative when they came first.
+    missing: i64,
+    arrivals: Vec<Arrival>,
+    /// Those of complete phases that nobody has tested yet.
+    landed: Vec<Arrival>,
+    /// Who last spoke of bytes.
+    counted_by: Toucher,
+}
+
+/// The objects of one block, and what is known of those who wait.
+#[derive(Default)]
+pub(crate) struct Mbarriers {
+    objects: Vec<Object>,
+    /// Failed tests since anybody arrived anywhere.
+    failed: u64,
+    /// Instructions left in the launch at the first of them.
+    left: u64,
+}
+
+impl Mbarriers {
+    pub fn clear(&mut self) {
+        self.objects.clear();
+        self.failed = 0;
+    }
+
+    fn find(&mut self, offset: u64) -> Result<&mut Object, Box<Trouble>> {
+        let found = self.objects.iter_mut().find(|object| object.offset == offset);
+        found.ok_or_else(|| fault(offset, MbarrierFault::Uninitialised))
+    }
+}
+
+fn fault(offset: u64, wrong: MbarrierFault) -> Box<Trouble> {
+    FaultKind::Mbarrier { offset, wrong }.into()
+}
+
+/// Where in shared memory a lane's address leads.
+pub(super) fn shared_offset(
+    machine: &Machine<'_>,
+    at: At,
+    address: u64,
+    bytes: u32,
+) -> Result<u64, Box<Trouble>> {
+    match resolve(at.space, address) {
+        Target::Shared(offset) => Ok(offset),
+        _ => Err(machine.out_of_bounds(MemorySpace::Shared, address, bytes, true)),
+    }
+}
+
+pub(super) fn execute(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    what: &Mbarrier,
+    mask: u32,
+    pc: u32,
+) -> Result<Turn, Laned> {
+    let all = addresses(warp, what.at.base, what.at.offset);
+    let mut complete = 0u32;
+    for lane in lanes(mask) {
+        let me = toucher(warp, lane, pc);
+        let state = what.state.map(|slot| warp.longs[usize::from(slot)].0[lane]);
+        let amount = warp.word(what.amount)[lane];
+        let result = shared_offset(machine, what.at, all[lane], BYTES as u32)
+            .and_then(|offset| one(machine, what, offset, amount, state, me));
+        match result.map_err(|trouble| (lane as u32, trouble))? {
+            Some(Answer::State(state)) => {
+                if let Some(slot) = what.state {
+                    warp.longs[usize::from(slot)].0[lane] = state;
+                }
+            }
+            Some(Answer::Complete(yes)) => complete |= u32::from(yes) << lane,
+            None => {}
+        }
+    }
+    let Some(p) = what.complete else {
+        return Ok(Turn::Next);
+    };
+    let p = &mut warp.predicates[usize::from(p)];
+    *p = *p & !mask | complete;
+    if complete != 0 {
+        machine.shared.next_epoch();
+    }
+    if complete == mask {
+        return Ok(Turn::Next);
+    }
+    let lane = (mask & !complete).trailing_zeros();
+    stuck(machine, what.at, all[lane as usize & 31]).map_err(|trouble| (lane, trouble))?;
+    Ok(Turn::Yield)
+}
+
+/// Counts a failed test, and says when everybody waits.
+fn stuck(machine: &mut Machine<'_>, at: At, address: u64) -> Result<(), Box<Trouble>> {
+    let left = machine.left;
+    let all = &mut *machine.mbarriers;
+    if all.failed == 0 {
+        all.left = left;
+    }
+    all.failed += 1;
+    if all.failed < PATIENCE || all.left - left > WORK_PER_TEST * all.failed {
+        return Ok(());
+    }
+    let offset = shared_offset(machine, at, address, BYTES as u32)?;
+    let object = machine.mbarriers.find(offset)?;
+    let (phase, pending, bytes) = (object.phase, object.pending, object.missing);
+    Err(fault(offset, MbarrierFault::NoProgress { phase, pending, bytes }))
+}
+
+enum Answer {
+    State(u64),
+    Complete(bool),
+}
+
+/// One lane's operation.
+fn one(
+    machine: &mut Machine<'_>,
+    what: &Mbarrier,
+    offset: u64,
+    amount: u32,
+    state: Option<u64>,
+    me: Toucher,
+) -> Result<Option<Answer>, Box<Trouble>> {
+    touch(machine, what.act, offset, me)?;
+    let wrong = |wrong| Err(fault(offset, wrong));
+    match what.act {
+        Act::Init => {
+            if !(1..=LARGEST).contains(&amount) {
+                return wrong(MbarrierFault::BadCount { count: amount });
+            }
+            machine.mbarriers.objects.retain(|object| object.offset != offset);
+            machine.mbarriers.objects.push(Object {
+                offset,
+                phase: 0,
+                expected: amount,
+                pending: amount,
+                missing: 0,
+                arrivals: Vec::new(),
+                landed: Vec::new(),
+                counted_by: me,
+            });
+            Ok(None)
+        }
+        Act::Invalidate => {
+            machine.mbarriers.find(offset)?;
+            machine.mbarriers.objects.retain(|object| object.offset != offset);
+            Ok(None)
+        }
+        Act::Test { parity } => {
+            let object = machine.mbarriers.find(offset)?;
+            let current = object.phase;
+            if parity {
+                if amount > 1 {
+                    return wrong(MbarrierFault::BadParity { parity: amount });
+                }
+                return test(machine, offset, current & 1 != amount);
+            }
+            let tested = (state.unwrap_or_default() >> 32) as u32;
+            if current.wrapping_sub(tested) > 1 {
+                return wrong(MbarrierFault::StalePhase { tested, current });
+            }
+            test(machine, offset, current != tested)
+        }
+        Act::Expect => expect(machine, offset, i64::from(amount), me).map(|()| None),
+        Act::Complete => {
+            expect(machine, offset, -i64::from(amount), me)?;
+            machine.mbarriers.find(offset)?.advance();
+            Ok(None)
+        }
+        Act::Arrive { expects, drops, incomplete } => {
+            if expects {
+                expect(machine, offset, amount.into(), me)?;
+            }
+            let count = if expects { 1 } else { amount };
+            let state = arrive(machine, offset, count, drops, incomplete)?;
+            Ok(Some(Answer::State(state)))
+        }
+        Act::Copies { counted } => {
+            let phase = machine.mbarriers.find(offset)?.phase;
+            copy::track(machine, me.thread, offset, phase);
+            if counted {
+                arrive(machine, offset, 1, false, false)?;
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// The access as the other checks see it: an initialisation is a plain store, the rest atomic.
+fn touch(
+    machine: &mut Machine<'_>,
+    act: Act,
+    offset: u64,
+    me: Toucher,
+) -> Result<(), Box<Trouble>> {
+    let len = BYTES as u32;
+    if !offset.is_multiple_of(BYTES as u64) {
+        return Err(machine.misaligned(MemorySpace::Shared, offset, len, true));
+    }
+    if !machine.shared.in_bounds(offset, BYTES) {
+        return Err(machine.out_of_bounds(MemorySpace::Shared, offset, len, true));
+    }
+    if act != Act::Init {
+        machine.mbarriers.find(offset)?;
+    }
+    if !machine.checks {
+        return Ok(());
+    }
+    let (touch, bytes) = match act {
+        // A pattern that no program expects to find there.
+        Act::Init => (Touch::Write, [0xb1; BYTES]),
+        Act::Test { .. } => (Touch::StrongRead, [0; BYTES]),
+        _ => (Touch::StrongWrite, [0xb1; BYTES]),
+    };
+    let touched = match touch {
+        Touch::StrongRead => machine.shared.load(offset, BYTES, me, touch),
+        _ => machine.shared.store(offset, &bytes, me, touch),
+    };
+    touched.map_err(|fault| shared_trouble(machine, fault, offset, len, touch != Touch::StrongRead))
+}
+
+fn expect(
+    machine: &mut Machine<'_>,
+    offset: u64,
+    bytes: i64,
+    me: Toucher,
+) -> Result<(), Box<Trouble>> {
+    let object = machine.mbarriers.find(offset)?;
+    object.missing += bytes;
+    object.counted_by = me;
+    let bytes = object.missing;
+    if bytes.unsigned_abs() > LARGEST.into() {
+        return Err(fault(offset, MbarrierFault::TooManyBytes { bytes }));
+    }
+    machine.mbarriers.failed = 0;
+    Ok(())
+}
+
+/// Returns the state before the arrival: its phase above what was pending.
+fn arrive(
+    machine: &mut Machine<'_>,
+    offset: u64,
+    count: u32,
+    drops: bool,
+    incomplete: bool,
+) -> Result<u64, Box<Trouble>> {
+    let object = machine.mbarriers.find(offset)?;
+    let pending = object.pending;
+    let state = u64::from(object.phase) << 32 | u64::from(pending);
+    if !(1..=LARGEST).contains(&count) {
+        return Err(fault(offset, MbarrierFault::BadCount { count }));
+    }
+    if count > pending {
+        return Err(fault(offset, MbarrierFault::OverArrived { pending, count }));
+    }
+    if incomplete && count == pending {
+        return Err(fault(offset, MbarrierFault::Completes { pending }));
+    }
+    object.pending -= count;
+    if drops {
+        object.expected -= count.min(object.expected);
+    }
+    object.advance();
+    machine.mbarriers.failed = 0;
+    Ok(state)
+}
+
+/// Bytes of a bulk copy come with the current phase.
+pub(super) fn bring(
+    machine: &mut Machine<'_>,
+    offset: u64,
+    to: u64,
+    bytes: Vec<u8>,
+    by: Toucher,
+) -> Result<(), Box<Trouble>> {
+    touch(machine, Act::Complete, offset, by)?;
+    expect(machine, offset, -(bytes.len() as i64), by)?;
+    let object = machine.mbarriers.find(offset)?;
+    object.arrivals.push(Arrival { offset: to, bytes, by });
+    object.advance();
+    Ok(())
+}
+
+/// The answer to a test. What came with complete phases is there from now on.
+fn test(
+    machine: &mut Machine<'_>,
+    offset: u64,
+    complete: bool,
+) -> Result<Option<Answer>, Box<Trouble>> {
+    if complete {
+        let object = machine.mbarriers.find(offset)?;
+        let phase = object.phase;
+        for Arrival { offset, bytes, by } in std::mem::take(&mut object.landed) {
+            let len = bytes.len() as u32;
+            if machine.checks {
+                let stored = machine.shared.store(offset, &bytes, by, Touch::Write);
+                stored.map_err(|fault| shared_trouble(machine, fault, offset, len, true))?;
+            } else {
+                let at = offset as usize;
+                machine.shared.data[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+        copy::arrived(machine, offset, phase)?;
+    }
+    Ok(Some(Answer::Complete(complete)))
+}
+
+impl Object {
+    /// Completes the phase if nothing is missing.
+    fn advance(&mut self) {
+        if self.pending == 0 && self.missing == 0 {
+            self.phase = self.phase.wrapping_add(1);
+            self.pending = self.expected;
+            self.landed.append(&mut self.arrivals);
+        }
+    }
+}
+
+/// The block has ended: no byte of a copy may be missing or unexpected.
+pub(super) fn ended(machine: &Machine<'_>) -> Result<(), (usize, Box<Raised>)> {
+    let Some(object) = machine.mbarriers.objects.iter().find(|object| object.missing != 0) else {
+        return Ok(());
+    };
+    let Toucher { thread, pc, .. } = object.counted_by;
+    let wrong = MbarrierFault::Leaked { bytes: object.missing };
+    let what = Raise::Trouble(fault(object.offset, wrong));
+    Err((thread as usize / 32, Box::new(Raised { pc, lane: thread % 32, what })))
+}

@@ -1,0 +1,186 @@
+//! Operands of instructions whose cost lies in their work, not in their dispatch: products of
+//! warpgroups, mbarriers, printing, assertions. Kept apart so that the hot operations stay small.
+
+use crate::program::{Factor, Reg, Slot, Sum};
+use crate::syntax::Space;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Rare {
+    Warpgroup(Box<Warpgroup>),
+    Mbarrier(Mbarrier),
+    Bulk(Bulk),
+    Print(Print),
+    Assert(Assert),
+    Exchange(Exchange),
+    Tile(Tile),
+    /// A vector's address must be a multiple of its size.
+    Aligned {
+        at: At,
+        bytes: u32,
+    },
+    /// A call deeper than calls are inlined.
+    TooDeep,
+    /// A call through a pointer to no function that fits.
+    CallNowhere {
+        address: Slot,
+    },
+}
+
+impl Rare {
+    /// All lanes of the warp execute it together.
+    pub fn aligned(&self) -> bool {
+        matches!(self, Rare::Warpgroup(_) | Rare::Tile(_))
+    }
+}
+
+/// `wgmma.mma_async`: one warp's sixteen rows of an m64 product.
+#[derive(Clone, Debug)]
+pub(crate) struct Warpgroup {
+    pub left: Wide,
+    /// Of both factors.
+    pub factors: [WideFactor; 2],
+    pub sum: Sum,
+    /// Descriptor of B.
+    pub right: Slot,
+    /// Whether the products of A and of B count negative.
+    pub negate: [bool; 2],
+    /// Whether A and B lie with their rows (columns) along memory instead of k.
+    pub transposed: [bool; 2],
+    /// The predicate under which the old sums count; `None` for always.
+    pub accumulate: Option<Slot>,
+    pub c: Vec<Slot>,
+    pub d: Vec<Slot>,
+    /// Names what a descriptor may ask and the machine lacks, among the entry's unsupported.
+    pub base_offset: u16,
+}
+
+/// Where the left factor of a warpgroup lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wide {
+    Registers([Slot; 4]),
+    Descriptor(Slot),
+}
+
+/// A factor's type in a warpgroup product.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WideFactor {
+    Bf16,
+    /// As in the other forms.
+    Other(Factor),
+}
+
+impl WideFactor {
+    pub fn bits(self) -> usize {
+        match self {
+            WideFactor::Bf16 => 16,
+            WideFactor::Other(factor) => factor.bits(),
+        }
+    }
+}
+
+/// An address: a register or none, what is added, and the space the instruction names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub base: Option<Reg>,
+    pub offset: i64,
+    pub space: Space,
+}
+
+/// An operation on an mbarrier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mbarrier {
+    pub act: Act,
+    pub at: At,
+    /// Count, bytes or parity; 1 where it is left out.
+    pub amount: Slot,
+    /// Where the state goes, or comes from for a test.
+    pub state: Option<Slot>,
+    /// Whether the phase is complete.
+    pub complete: Option<Slot>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Act {
+    Init,
+    Invalidate,
+    Arrive {
+        /// Bytes are expected with it; then the amount is theirs and the count is 1.
+        expects: bool,
+        /// Later phases count so many fewer.
+        drops: bool,
+        /// It must not complete the phase.
+        incomplete: bool,
+    },
+    Expect,
+    Complete,
+    /// A test by state, or by the parity in the amount.
+    Test {
+        parity: bool,
+    },
+    /// `cp.async.mbarrier.arrive`: the lanes' copies arrive with the phase.
+    Copies {
+        /// They count among the arrivals expected.
+        counted: bool,
+    },
+}
+
+/// `cp.async.bulk` between global and shared memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bulk {
+    pub to: At,
+    pub from: At,
+    pub bytes: Slot,
+    /// Into shared memory: where its bytes are counted. Without it, out of shared memory.
+    pub counts: Option<At>,
+}
+
+/// `printf`: where the format and its arguments stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Print {
+    pub format: Slot,
+    pub arguments: Slot,
+    /// The number of arguments printed.
+    pub count: Slot,
+}
+
+/// A failed assertion: where its texts stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Assert {
+    pub message: Slot,
+    pub file: Slot,
+    pub line: Slot,
+    pub function: Slot,
+}
+
+/// An exchange of sixteen bytes: where, what stood there, what comes, and what must stand there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exchange {
+    pub at: At,
+    pub old: Option<[Slot; 2]>,
+    pub new: [Slot; 2],
+    pub expected: Option<[Slot; 2]>,
+}
+
+/// `wmma.load` or `wmma.store`: a tile in memory, spread over registers as `mma` takes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tile {
+    pub at: At,
+    /// Elements from one line to the next; none for the least there can be.
+    pub stride: Option<Slot>,
+    pub part: Part,
+    pub element_bytes: u8,
+    /// Lines of memory run across the fragment's lines.
+    pub across: bool,
+    pub regs: [Slot; 8],
+    pub count: u8,
+    pub store: bool,
+}
+
+/// Which fragment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// A factor: `lines` rows or columns of `k`.
+    Factor { lines: u8, k: u8, left: bool },
+    /// Sums of rows by eight columns times so many.
+    Sum { rows: u8, columns: u8 },
+}

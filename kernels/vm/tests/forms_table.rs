@@ -1,0 +1,272 @@
+//! Every instruction form on operands at the edges, against answers computed apart (`forms`) or an
+//! H200's. The outcome is the table in `CONFORMANCE.md`, which is part of the crate's
+//! documentation: `PTX_VM_WRITE_TABLE=1 cargo test -p ptx-vm --test forms_table` writes it anew.
+
+mod forms;
+mod support;
+
+use forms::Form;
+use ptx_vm::{Memory, Module, Options};
+use safetensors::SafeTensors;
+use std::fmt::Write;
+use support::{Parameters, bytes32, go, input, output, products, words};
+
+fn run(form: &Form) -> Result<Vec<u64>, String> {
+    let module = Module::parse(&form.text()).map_err(|error| error.to_string())?;
+    let mut memory = Memory::new();
+    let x = input(&mut memory, "x", &bytes32(form.operands.as_flattened()));
+    let d = output(&mut memory, "d", form.operands.len() as u64 * 8);
+    let parameters = Parameters::default().u64(memory.address(x, 0)).u64(memory.address(d, 0)).0;
+    let grid = [(form.operands.len() / 32) as u32, 1, 1];
+    go(&module, &mut memory, "t", grid, [32, 1, 1], &parameters, &Options::default())
+        .map_err(|stop| stop.to_string())?;
+    let out = words(&memory, d);
+    Ok(out.as_chunks::<2>().0.iter().map(|[a, b]| u64::from(*a) | u64::from(*b) << 32).collect())
+}
+
+/// One row of the table.
+struct Row {
+    name: String,
+    cases: usize,
+    basis: &'static str,
+    outcome: String,
+}
+
+/// Failures, with the first operands of each.
+#[derive(Default)]
+struct Failures(String);
+
+fn computed(failures: &mut Failures) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for form in forms::all() {
+        let want = form.expected();
+        let outcome = match run(&form) {
+            Err(why) => {
+                let _ = writeln!(failures.0, "{}: {why}", form.name);
+                why
+            }
+            Ok(got) => {
+                let wrong: Vec<usize> = (0..want.len()).filter(|i| got[*i] != want[*i]).collect();
+                if let Some(i) = wrong.first() {
+                    let _ = writeln!(
+                        failures.0,
+                        "{}: {} wrong, first {:x?}: {:#x}, not {:#x}",
+                        form.name,
+                        wrong.len(),
+                        form.operands[*i],
+                        got[*i],
+                        want[*i]
+                    );
+                }
+                if wrong.is_empty() {
+                    "equal".to_owned()
+                } else {
+                    format!("{} differ", wrong.len())
+                }
+            }
+        };
+        rows.push(Row { name: form.name, cases: want.len(), basis: "computed apart", outcome });
+    }
+    rows
+}
+
+fn tensor(file: &SafeTensors<'_>, name: &str) -> Vec<u32> {
+    let view = file.tensor(name).unwrap();
+    let data = view.data();
+    match data.len() / view.shape().iter().product::<usize>().max(1) {
+        1 => data.iter().map(|b| u32::from(*b)).collect(),
+        2 => data.as_chunks::<2>().0.iter().map(|c| u16::from_le_bytes(*c).into()).collect(),
+        4 => data.as_chunks::<4>().0.iter().map(|c| u32::from_le_bytes(*c)).collect(),
+        _ => data.as_chunks::<8>().0.iter().map(|c| u64::from_le_bytes(*c) as u32).collect(),
+    }
+}
+
+/// What a result may differ by from the hardware's.
+#[derive(Clone, Copy)]
+enum Bound {
+    Equal,
+    /// Units in the last place.
+    Ulps(u32),
+    /// An absolute error where the argument is within the range, as the PTX ISA states it.
+    Absolute {
+        error: f32,
+        range: f32,
+    },
+    /// A relative error.
+    Relative(f32),
+    /// Of logarithms: absolute between a half and two, relative elsewhere.
+    Logarithm(f32),
+}
+
+fn within(bound: Bound, x: u32, got: u32, want: u32) -> bool {
+    let key = |bits: u32| if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+    let (x, a, b) = (f32::from_bits(x), f32::from_bits(got), f32::from_bits(want));
+    if got == want {
+        return true;
+    }
+    if a.is_nan() || b.is_nan() {
+        return false;
+    }
+    match bound {
+        Bound::Equal => false,
+        Bound::Ulps(n) => key(got).abs_diff(key(want)) <= n,
+        Bound::Absolute { error, range } => x.abs() > range || (a - b).abs() <= error,
+        Bound::Relative(error) => (a - b).abs() <= error * b.abs(),
+        Bound::Logarithm(error) if x > 0.5 && x < 2.0 => (a - b).abs() <= error,
+        Bound::Logarithm(error) => (a - b).abs() <= error * b.abs(),
+    }
+}
+
+fn bound_text(bound: Bound) -> String {
+    match bound {
+        Bound::Equal => String::new(),
+        Bound::Ulps(n) => format!("within {n} ulp, "),
+        Bound::Absolute { error, range } => {
+            format!("within 2^{} for \\|x\\| ≤ {range:.4}, ", error.log2())
+        }
+        Bound::Relative(error) => format!("within 2^{} of it, ", error.log2()),
+        Bound::Logarithm(error) => {
+            format!("within 2^{0} for ½ < x < 2, elsewhere 2^{0} of it, ", error.log2())
+        }
+    }
+}
+
+fn hardware(failures: &mut Failures) -> Vec<Row> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/golden/h200.safetensors");
+    let bytes = std::fs::read(path).expect("the golden vectors are in corpora/golden");
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let trigonometric = Bound::Absolute { error: 2f32.powi(-20), range: std::f32::consts::PI };
+    let one = |name: &'static str, tensor: &'static str, bound| ("unary", tensor, name, bound);
+    let two = |name: &'static str, tensor: &'static str| ("binary", tensor, name, Bound::Equal);
+    let list = [
+        one("ex2.approx.f32", "ex2_approx", Bound::Equal),
+        one("ex2.approx.ftz.f32", "ex2_approx_ftz", Bound::Equal),
+        one("rcp.approx.f32", "rcp_approx", Bound::Equal),
+        one("rcp.approx.ftz.f32", "rcp_approx_ftz", Bound::Equal),
+        one("rsqrt.approx.f32", "rsqrt_approx", Bound::Equal),
+        one("sqrt.approx.f32", "sqrt_approx", Bound::Ulps(2)),
+        one("lg2.approx.f32", "lg2_approx", Bound::Logarithm(2f32.powi(-22))),
+        one("sin.approx.f32", "sin_approx", trigonometric),
+        one("cos.approx.f32", "cos_approx", trigonometric),
+        one("tanh.approx.f32", "tanh_approx", Bound::Relative(2f32.powi(-10))),
+        two("div.approx.f32", "div_approx"),
+        two("div.full.f32", "div_full"),
+        two("div.rn.f32", "div_rn"),
+        two("min.f32", "min_f32"),
+        two("max.NaN.f32", "max_nan"),
+        two("add.ftz.f32", "add_ftz"),
+        two("add.sat.f32", "add_sat"),
+        two("mul.f32", "mul_f32"),
+    ];
+    let mut rows = Vec::new();
+    let names = file.names();
+    for (family, part, name, bound) in list {
+        let key = format!("{family}.{part}");
+        if !names.iter().any(|name| **name == key) {
+            let _ = writeln!(failures.0, "the golden file has no {key}: {names:?}");
+            continue;
+        }
+        let (a, b) = match family {
+            "unary" => (tensor(&file, "unary.x"), tensor(&file, "unary.x")),
+            _ => (tensor(&file, "binary.a"), tensor(&file, "binary.b")),
+        };
+        let sources = if family == "unary" { "%f1" } else { "%f1, %f2" };
+        let operands: Vec<_> = a.iter().zip(&b).map(|(a, b)| [*a, *b, 0, 0]).collect();
+        let code = format!("{name} %f3, {sources};mov.b32 %r3, %f3;");
+        let form = Form::each(name, code, &operands, |_| 0);
+        let got = run(&form).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let want = tensor(&file, &key);
+        let equal = got.iter().zip(&want).filter(|(got, want)| **got as u32 == **want).count();
+        let wrong: Vec<usize> =
+            (0..want.len()).filter(|i| !within(bound, a[*i], got[*i] as u32, want[*i])).collect();
+        if let Some(i) = wrong.first() {
+            let _ = writeln!(
+                failures.0,
+                "{name}: {} wrong, first {:#x}: {:#x}, not {:#x}",
+                wrong.len(),
+                a[*i],
+                got[*i],
+                want[*i]
+            );
+        }
+        let outcome = match bound {
+            Bound::Equal if wrong.is_empty() => "equal".to_owned(),
+            _ => format!(
+                "{}{:.1} % equal",
+                bound_text(bound),
+                100.0 * equal as f64 / want.len() as f64
+            ),
+        };
+        rows.push(Row { name: name.to_owned(), cases: want.len(), basis: "H200", outcome });
+    }
+    for (family, form, per_lane) in [
+        ("bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", [4, 2, 4]),
+        ("f16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", [4, 2, 4]),
+        ("f16_f16acc", "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", [4, 2, 2]),
+        ("tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", [4, 2, 4]),
+        ("e4m3", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", [4, 2, 4]),
+        ("e5m2", "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32", [4, 2, 4]),
+        ("s8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", [4, 2, 4]),
+    ] {
+        let part = |part: &str| tensor(&file, &format!("mma_{family}.{part}"));
+        let want = part("d");
+        let got = products(form, per_lane, [&part("a"), &part("b"), &part("c")]).unwrap();
+        let wrong = got.iter().zip(&want).filter(|(a, b)| a != b).count();
+        if wrong != 0 {
+            let _ = writeln!(failures.0, "{form}: {wrong} of {} words differ", want.len());
+        }
+        let outcome = if wrong == 0 { "equal".to_owned() } else { format!("{wrong} differ") };
+        rows.push(Row { name: form.to_owned(), cases: want.len(), basis: "H200", outcome });
+    }
+    rows
+}
+
+const HEAD: &str = "\
+Instruction forms and how far their results are known to be right. Each form runs as a kernel of its \
+own on operands at the edges: zeros of both signs, subnormal, largest and infinite numbers, no number, \
+bounds of integers, shifts past the width. *Computed apart*: the answer comes from whole numbers of any \
+size in the test, no line of which the machine shares. *H200*: the answer is what an NVIDIA H200 returned \
+(`corpora/golden/h200.safetensors`); where results are not equal, the bound holds for all cases and the \
+rate says how many are the hardware's to the bit. Left out: quotients by zero, and integers of no \
+number, which the PTX ISA leaves open. `wgmma` is compared with the H200 in `tests/warpgroup.rs` (five types, 16 tiles \
+each, every layout: equal), the memory order of `mbarrier` and bulk copies in `tests/mbarrier.rs`.
+
+`PTX_VM_WRITE_TABLE=1 cargo test --release -p ptx-vm --test forms_table` writes this page.
+
+| form | cases | against | result |
+|---|---|---|---|
+";
+
+#[test]
+fn every_form_gives_its_answer_and_the_table_says_so() {
+    let mut failures = Failures::default();
+    let mut rows = hardware(&mut failures);
+    rows.extend(computed(&mut failures));
+    let mut table = HEAD.to_owned();
+    for Row { name, cases, basis, outcome } in &rows {
+        let name = name.replace('|', "\\|");
+        println!("{name:60} {cases:5} {basis:15} {outcome}");
+        let _ = writeln!(table, "| `{name}` | {cases} | {basis} | {outcome} |");
+    }
+    assert!(failures.0.is_empty(), "{}", failures.0);
+    assert!(rows.len() > 400, "{} forms", rows.len());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/CONFORMANCE.md");
+    if std::env::var_os("PTX_VM_WRITE_TABLE").is_some() {
+        std::fs::write(path, &table).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        written == table,
+        "{path} is not what this test finds; its documentation says how to write it"
+    );
+}
+
+#[test]
+fn a_wrong_answer_shows() {
+    let form = Form::each("add.u32", "add.u32 %r3, %r1, %r2;", &[[1, 2, 3, 4]], |[a, b, ..]| {
+        u64::from(a - b.min(a))
+    });
+    assert_ne!(run(&form).unwrap(), form.expected());
+    let missing = Form::each("vadd4", "vadd4.u32.u32.u32 %r3, %r1, %r2, %r4;", &[[0; 4]], |_| 0);
+    assert!(run(&missing).is_err());
+}

@@ -1,0 +1,328 @@
+//! Git, as far as a review needs it: names to commits, where two lines of history part, what a tree
+//! holds, what a blob says. Only `git` itself is asked, nothing is written, and a name given by a person
+//! never reaches a place where it could be an option.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Largest file looked into.
+pub const LIMIT_BYTES: u64 = 16 << 20;
+
+/// Why the trees could not be compared; each text says the way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReviewError {
+    /// `git` could not be started.
+    NoGit(String),
+    /// The folder is in no repository, or git refuses to work in it.
+    NoRepository {
+        /// The folder.
+        folder: String,
+        /// What git says.
+        said: String,
+    },
+    /// No commit has this name.
+    NoCommit {
+        /// As given.
+        name: String,
+        /// Whether history was cut off when this was cloned.
+        shallow: bool,
+    },
+    /// The two share no commit, and none was cut off.
+    Unrelated {
+        /// As given.
+        base: String,
+        /// As given.
+        head: String,
+    },
+    /// A git command failed.
+    Git {
+        /// Its arguments.
+        command: String,
+        /// What it says.
+        said: String,
+    },
+    /// A file could not be read, or is not what it must be.
+    File {
+        /// Which tree.
+        tree: String,
+        /// Its path in the repository.
+        path: String,
+        /// What is wrong.
+        what: String,
+        /// What would be right.
+        remedy: String,
+    },
+    /// A tree has no contracts at all.
+    NoContracts {
+        /// Which tree.
+        tree: String,
+    },
+    /// A contract of the base is not of the format this build reads.
+    OldFormat {
+        /// Which tree.
+        tree: String,
+        /// The loader's words.
+        said: String,
+    },
+}
+
+impl fmt::Display for ReviewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReviewError::NoGit(why) => {
+                write!(f, "git does not start: {why}; install git, or put it on PATH")
+            }
+            ReviewError::NoRepository { folder, said } => write!(
+                f,
+                "{folder}: no git repository to compare in: {said}; run it in a clone, or name one (--repository FOLDER)"
+            ),
+            ReviewError::NoCommit { name, shallow: false } => write!(
+                f,
+                "`{name}` names no commit here; name a branch, a tag or a commit, or fetch it first (git fetch origin {name})"
+            ),
+            ReviewError::NoCommit { name, shallow: true } => write!(
+                f,
+                "`{name}` names no commit in this shallow clone; fetch it (git fetch --depth=1 origin {name}), or all of history (git fetch --unshallow)"
+            ),
+            ReviewError::Unrelated { base, head } => {
+                write!(f, "`{base}` and {head} share no commit; name a base the change grew from")
+            }
+            ReviewError::Git { command, said } => {
+                write!(f, "git {command} failed: {said}; put that right and try again")
+            }
+            ReviewError::File { tree, path, what, remedy } => {
+                write!(f, "{path} ({tree}): {what}; {remedy}")
+            }
+            ReviewError::NoContracts { tree } => write!(
+                f,
+                "{tree} has no contracts/<family>/<kernel>.yaml; it predates the contract format, or is another project: name a base that has contracts"
+            ),
+            ReviewError::OldFormat { tree, said } => write!(
+                f,
+                "{tree} has a contract that this build's format does not read: {said}. It predates the format, so what changed in meaning cannot be said; name a later base, or review it with the build of that commit"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReviewError {}
+
+/// A clone.
+pub struct Git {
+    root: PathBuf,
+    objects: RefCell<Option<Objects>>,
+}
+
+/// A running `git cat-file --batch`.
+struct Objects {
+    child: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Drop for Objects {
+    fn drop(&mut self) {
+        // It ends when its input does; killed, in case it does not.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One file of a tree: its path and the name of its content.
+pub struct Listed {
+    /// From the root of the repository, `/` between folders.
+    pub path: String,
+    /// The blob; `None` for what is no regular file.
+    pub blob: Option<String>,
+}
+
+fn command(folder: &Path) -> Command {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(folder);
+    // Messages in one language, no lock taken, no question asked, no path read as a pattern.
+    git.env("LC_ALL", "C").env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0");
+    git.env("GIT_LITERAL_PATHSPECS", "1").stdin(Stdio::null());
+    // The folder says which clone; what a hook was started for does not.
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+        git.env_remove(name);
+    }
+    git
+}
+
+impl Git {
+    /// The clone a folder is in.
+    pub fn open(folder: &Path) -> Result<Git, ReviewError> {
+        let mut git = command(folder);
+        let answer = git.args(["rev-parse", "--show-toplevel"]).output();
+        let answer = answer.map_err(|error| ReviewError::NoGit(error.to_string()))?;
+        let root = String::from_utf8_lossy(&answer.stdout).trim_end().to_owned();
+        if !answer.status.success() || root.is_empty() {
+            let said = first_line(&answer.stderr);
+            return Err(ReviewError::NoRepository { folder: folder.display().to_string(), said });
+        }
+        Ok(Git { root: PathBuf::from(root), objects: RefCell::new(None) })
+    }
+
+    /// Its working tree.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What a command prints; an error with what it says otherwise.
+    fn ask<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Vec<u8>, ReviewError> {
+        let answer = command(&self.root).args(arguments).output();
+        let answer = answer.map_err(|error| ReviewError::NoGit(error.to_string()))?;
+        if answer.status.success() {
+            return Ok(answer.stdout);
+        }
+        let words: Vec<_> = arguments.iter().map(|word| word.as_ref().to_string_lossy()).collect();
+        Err(ReviewError::Git { command: words.join(" "), said: first_line(&answer.stderr) })
+    }
+
+    /// Whether history was cut off when this was cloned.
+    pub fn is_shallow(&self) -> bool {
+        self.ask(&["rev-parse", "--is-shallow-repository"])
+            .is_ok_and(|answer| answer.starts_with(b"true"))
+    }
+
+    /// The commit a name means.
+    pub fn commit(&self, name: &str) -> Result<String, ReviewError> {
+        let missing =
+            || ReviewError::NoCommit { name: name.to_owned(), shallow: self.is_shallow() };
+        // Git has no ref that begins with a dash; an option does.
+        if name.is_empty() || name.starts_with('-') || name.contains(char::is_control) {
+            return Err(ReviewError::NoCommit {
+                name: name.escape_debug().to_string(),
+                shallow: false,
+            });
+        }
+        let peeled = format!("{name}^{{commit}}");
+        let answer = self.ask(&["rev-parse", "--verify", "--quiet", "--end-of-options", &peeled]);
+        let answer = answer.map_err(|error| match error {
+            ReviewError::NoGit(_) => error,
+            _ => missing(),
+        })?;
+        let id = String::from_utf8_lossy(&answer).lines().last().unwrap_or_default().to_owned();
+        let is_id = id.len() >= 40 && id.bytes().all(|b| b.is_ascii_hexdigit());
+        if is_id { Ok(id) } else { Err(missing()) }
+    }
+
+    /// The commit two lines of history part at; `None` when they share none that is here.
+    pub fn merge_base(&self, base: &str, head: &str) -> Result<Option<String>, ReviewError> {
+        let answer = command(&self.root).args(["merge-base", base, head]).output();
+        let answer = answer.map_err(|error| ReviewError::NoGit(error.to_string()))?;
+        let text = String::from_utf8_lossy(&answer.stdout);
+        match (answer.status.code(), text.lines().next()) {
+            (Some(0), Some(id)) => Ok(Some(id.to_owned())),
+            (Some(1), _) => Ok(None),
+            _ => Err(ReviewError::Git {
+                command: format!("merge-base {base} {head}"),
+                said: first_line(&answer.stderr),
+            }),
+        }
+    }
+
+    /// The files of a commit under some folders.
+    pub fn list(&self, commit: &str, folders: &[&str]) -> Result<Vec<Listed>, ReviewError> {
+        let mut arguments = vec!["ls-tree", "-r", "-z", "--full-tree", commit, "--"];
+        arguments.extend(folders);
+        Ok(records(&self.ask(&arguments)?)
+            .filter_map(|record| {
+                let (meta, path) = record.split_once('\t')?;
+                let mut parts = meta.split(' ');
+                let mode = parts.next()?;
+                let blob = parts.nth(1)?.to_owned();
+                Some(Listed {
+                    path: path.to_owned(),
+                    blob: mode.starts_with("100").then_some(blob),
+                })
+            })
+            .collect())
+    }
+
+    /// The files of the working tree under some folders: as the index has them, or without a blob where
+    /// they differ from it. Ignored files are left out.
+    pub fn list_working(&self, folders: &[&str]) -> Result<Vec<Listed>, ReviewError> {
+        let with = |flags: &[&str]| {
+            let mut arguments = vec!["ls-files", "-z"];
+            arguments.extend(flags);
+            arguments.push("--");
+            arguments.extend(folders);
+            self.ask(&arguments)
+        };
+        let staged = with(&["--stage"])?;
+        let edited = with(&["--modified", "--others", "--exclude-standard"])?;
+        let mut files: std::collections::BTreeMap<String, Option<String>> = records(&staged)
+            .filter_map(|record| {
+                let (meta, path) = record.split_once('\t')?;
+                let mut parts = meta.split(' ');
+                let mode = parts.next()?;
+                let blob = parts.next()?.to_owned();
+                Some((path.to_owned(), mode.starts_with("100").then_some(blob)))
+            })
+            .collect();
+        for path in records(&edited) {
+            if self.root.join(&path).symlink_metadata().is_ok() {
+                files.insert(path, None);
+            } else {
+                files.remove(&path);
+            }
+        }
+        Ok(files.into_iter().map(|(path, blob)| Listed { path, blob }).collect())
+    }
+
+    /// The content of a blob; what is wrong otherwise.
+    pub fn blob(&self, id: &str) -> Result<Vec<u8>, String> {
+        let mut objects = self.objects.borrow_mut();
+        if objects.is_none() {
+            let mut git = command(&self.root);
+            git.args(["cat-file", "--batch"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = git.stderr(Stdio::null()).spawn().map_err(|error| error.to_string())?;
+            let (Some(ask), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+                return Err("git cat-file has no input or output".to_owned());
+            };
+            *objects = Some(Objects { child, ask, answers: BufReader::new(answers) });
+        }
+        let read = objects.as_mut().map(|objects| objects.read(id));
+        let read = read.unwrap_or_else(|| Err("git cat-file is gone".to_owned()));
+        if read.is_err() {
+            // An answer half read would be taken for the next one's.
+            *objects = None;
+        }
+        read
+    }
+}
+
+impl Objects {
+    fn read(&mut self, id: &str) -> Result<Vec<u8>, String> {
+        let text = |error: std::io::Error| error.to_string();
+        writeln!(self.ask, "{id}").and_then(|()| self.ask.flush()).map_err(text)?;
+        let mut header = String::new();
+        self.answers.read_line(&mut header).map_err(text)?;
+        let size = header.trim_end().rsplit(' ').next().and_then(|size| size.parse::<u64>().ok());
+        let size = size.ok_or_else(|| format!("git has no content: {}", header.trim_end()))?;
+        if size > LIMIT_BYTES {
+            return Err(format!("{size} bytes are more than the limit of {LIMIT_BYTES}"));
+        }
+        let mut content = vec![0; size as usize];
+        self.answers.read_exact(&mut content).map_err(text)?;
+        let mut end = [0];
+        self.answers.read_exact(&mut end).map_err(text)?;
+        Ok(content)
+    }
+}
+
+fn records(answer: &[u8]) -> impl Iterator<Item = String> + '_ {
+    let records = answer.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+    records.map(|record| String::from_utf8_lossy(record).into_owned())
+}
+
+fn first_line(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message");
+    line.trim_start_matches("fatal: ").to_owned()
+}

@@ -1,0 +1,126 @@
+//! Whether a weakening says why: an entry of the same change that names the clause itself, gives a
+//! reason of its own and links an issue. An entry the base has, one that repeats its words, one that
+//! names something wider and one that says nothing do not count.
+
+use super::change::{Change, Reason};
+use super::git::ReviewError;
+use super::tree::Tree;
+use contracts::format::HistoryEntry;
+use serde::Deserialize;
+
+/// Where weakenings are explained that no contract's own history can explain any more.
+pub const ELSEWHERE: &str = "contracts/history.yaml";
+
+/// Fewest words of a reason.
+const FEWEST_WORDS: usize = 4;
+
+/// One entry, from a contract's history or from the file beside them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a map with clauses, because and link")]
+pub struct Entry {
+    clauses: Vec<String>,
+    because: String,
+    link: String,
+}
+
+impl From<&HistoryEntry> for Entry {
+    fn from(entry: &HistoryEntry) -> Entry {
+        let HistoryEntry { version: _, clauses, because, link } = entry;
+        Entry { clauses: clauses.clone(), because: because.clone(), link: link.clone() }
+    }
+}
+
+/// A history at the base and at the head.
+#[derive(Default)]
+pub struct History {
+    before: Vec<Entry>,
+    after: Vec<Entry>,
+}
+
+impl History {
+    /// Of one contract.
+    pub fn of(before: &[HistoryEntry], after: &[HistoryEntry]) -> History {
+        let entries = |side: &[HistoryEntry]| side.iter().map(Entry::from).collect();
+        History { before: entries(before), after: entries(after) }
+    }
+
+    /// Of what belongs to no contract.
+    pub fn elsewhere(base: &Tree<'_>, head: &Tree<'_>) -> Result<History, ReviewError> {
+        let entries = |tree: &Tree<'_>| -> Result<Vec<Entry>, ReviewError> {
+            if !tree.has(ELSEWHERE) {
+                return Ok(Vec::new());
+            }
+            let refused = |what: String, remedy: String| ReviewError::File {
+                tree: tree.name.clone(),
+                path: ELSEWHERE.to_owned(),
+                what,
+                remedy,
+            };
+            let parsed = contracts::load::parse_yaml(&tree.text(ELSEWHERE)?, ELSEWHERE);
+            let entries: Vec<Entry> = parsed.map_err(|error| {
+                let place = error.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+                refused(format!("{place}{}", error.what), error.remedy)
+            })?;
+            match entries.iter().find(|entry| !contracts::load::is_link(&entry.link)) {
+                None => Ok(entries),
+                Some(entry) => Err(refused(
+                    format!("`{}` is no link to an issue", entry.link),
+                    "write link: https://…".to_owned(),
+                )),
+            }
+        };
+        Ok(History { before: entries(base)?, after: entries(head)? })
+    }
+
+    /// Says of each change that needs a reason whether it has one.
+    pub fn judge(&self, changes: &mut [Change]) {
+        for change in changes.iter_mut().filter(|change| change.class.needs_reason()) {
+            change.reason = Some(self.reason(change));
+        }
+    }
+
+    fn reason(&self, change: &Change) -> Reason {
+        let names = |entry: &&Entry| entry.clauses.contains(&change.clause);
+        let mut why = String::new();
+        for entry in self.after.iter().filter(names) {
+            match self.fault(entry) {
+                None => {
+                    let Entry { because, link, .. } = entry.clone();
+                    return Reason::Given { because, link };
+                }
+                Some(fault) => why = fault,
+            }
+        }
+        let wider = |entry: &Entry| {
+            entry
+                .clauses
+                .iter()
+                .find(|named| change.clause.starts_with(&format!("{named}.")))
+                .cloned()
+        };
+        if let (true, Some(wide)) = (why.is_empty(), self.after.iter().find_map(wider)) {
+            why = format!("`{wide}` names more than `{}`", change.clause);
+        }
+        Reason::Missing { why }
+    }
+
+    /// Why an entry that names the clause does not count.
+    fn fault(&self, entry: &Entry) -> Option<String> {
+        let plain = |text: &str| -> String {
+            let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+            words.map(str::to_lowercase).collect::<Vec<_>>().join(" ")
+        };
+        let because = plain(&entry.because);
+        if self.before.iter().any(|old| plain(&old.because) == because) {
+            return Some(format!("`{}` was there before this change", entry.because));
+        }
+        let clause_words: Vec<String> = entry.clauses.iter().map(|clause| plain(clause)).collect();
+        let said = because.split(' ').filter(|word| {
+            !clause_words.iter().any(|clause| clause.split(' ').any(|part| part == *word))
+        });
+        if said.count() < FEWEST_WORDS {
+            return Some(format!("`{}` gives no reason of its own", entry.because));
+        }
+        None
+    }
+}

@@ -1,0 +1,326 @@
+//! Pairs of trees and what a review says of them: one file a pair under `review/pairs`, edits to the tree
+//! in `review/base`. What class which clause must get stands in the file; the words are snapshots.
+//! `INSTA_UPDATE=always` writes those anew.
+
+use properties::report::Paint;
+use properties::review::{Class, Review, Tree, review, show};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A tree as texts.
+type Texts = BTreeMap<String, String>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    what: String,
+    edits: Vec<Edit>,
+    /// "class clause", in any order; nothing else may be found.
+    expect: Vec<String>,
+}
+
+/// One edit of one file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Edit {
+    file: String,
+    /// Stands there exactly once…
+    from: Option<String>,
+    /// …and becomes this.
+    to: Option<String>,
+    /// The file moves here.
+    #[serde(rename = "move")]
+    moved: Option<String>,
+    /// The file is new and says this.
+    create: Option<String>,
+    #[serde(default)]
+    delete: bool,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/review")
+}
+
+fn base() -> Texts {
+    fn walk(folder: &Path, root: &Path, texts: &mut Texts) {
+        for entry in std::fs::read_dir(folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                walk(&path, root, texts);
+            } else {
+                let name = path.strip_prefix(root).expect("inside").to_string_lossy();
+                let text = std::fs::read_to_string(&path).expect("text");
+                texts.insert(name.replace('\\', "/"), text.replace("\r\n", "\n"));
+            }
+        }
+    }
+    let mut texts = Texts::new();
+    walk(&folder().join("base"), &folder().join("base"), &mut texts);
+    texts
+}
+
+fn edited(mut texts: Texts, edits: &[Edit], pair: &str) -> Texts {
+    for edit in edits {
+        let file = &edit.file;
+        match edit {
+            Edit { delete: true, .. } => drop(texts.remove(file).expect("a file to delete")),
+            Edit { create: Some(text), .. } => {
+                assert!(
+                    texts.insert(file.clone(), text.clone()).is_none(),
+                    "{pair}: {file} is there"
+                );
+            }
+            Edit { moved: Some(to), .. } => {
+                let text = texts.remove(file).expect("a file to move");
+                texts.insert(to.clone(), text);
+            }
+            Edit { from: Some(from), to: Some(to), .. } => {
+                let text = texts.get_mut(file).unwrap_or_else(|| panic!("{pair}: no {file}"));
+                assert_eq!(text.matches(from.as_str()).count(), 1, "{pair}: `{from}` in {file}");
+                *text = text.replace(from.as_str(), to);
+            }
+            _ => panic!("{pair}: {file}: no edit"),
+        }
+    }
+    texts
+}
+
+fn compared(before: &Texts, after: &Texts) -> Review {
+    let tree = |name: &str, texts: &Texts| Tree::in_memory(name, texts.clone());
+    review(&tree("base", before), &tree("head", after)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn pairs() -> Vec<(String, Pair)> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder().join("pairs"))
+        .expect("readable")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
+    files.sort();
+    let read = |path: &PathBuf| {
+        let name = path.file_stem().expect("a stem").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(path).expect("text");
+        let pair = contracts::load::parse_yaml(&text, &name).unwrap_or_else(|e| panic!("{e}"));
+        (name, pair)
+    };
+    files.iter().map(read).collect()
+}
+
+/// What was found, as the pair files write it.
+fn found(review: &Review) -> Vec<String> {
+    let line = |class: Class, clause: &str| format!("{} {clause}", class.name().to_lowercase());
+    let mut all: Vec<String> =
+        review.changes().map(|(_, change)| line(change.class, &change.clause)).collect();
+    all.sort();
+    all
+}
+
+fn snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::new();
+    settings.set_snapshot_path(folder().join("snapshots"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+#[test]
+fn every_kind_of_change_is_said_as_it_is() {
+    let base = base();
+    let all = pairs();
+    assert!(all.len() >= 30, "{} pairs", all.len());
+    for (name, pair) in &all {
+        let head = edited(base.clone(), &pair.edits, name);
+        let forth = compared(&base, &head);
+        let mut expected = pair.expect.clone();
+        expected.sort();
+        assert_eq!(
+            found(&forth),
+            expected,
+            "{name}: {}\n{}",
+            pair.what,
+            show::terminal(&forth, Paint::PLAIN)
+        );
+        let exit = i32::from(forth.unjustified() > 0);
+        let text = format!("{}\n\n{}exit {exit}", pair.what, show::terminal(&forth, Paint::PLAIN));
+        snapshot(name, &text);
+    }
+}
+
+#[test]
+fn the_way_back_mirrors_the_way_there() {
+    let base = base();
+    for (name, pair) in pairs() {
+        let head = edited(base.clone(), &pair.edits, &name);
+        let (forth, back) = (compared(&base, &head), compared(&head, &base));
+        // Entries of the history that are gone are told; new ones show with what they excuse.
+        let mine = |review: &Review, mirrored: bool| {
+            let mut all: Vec<_> = review
+                .changes()
+                .filter(|(_, change)| change.clause != "history")
+                .map(|(_, change)| {
+                    let other = change.was.clone().unwrap_or_else(|| change.clause.clone());
+                    let (old, new) = (change.before.clone(), change.after.clone());
+                    if mirrored {
+                        (other, change.class.mirrored(), new, old)
+                    } else {
+                        (change.clause.clone(), change.class, old, new)
+                    }
+                })
+                .collect();
+            all.sort();
+            all
+        };
+        assert_eq!(mine(&forth, false), mine(&back, true), "{name}");
+        let kernels = |review: &Review| review.kernels.len();
+        assert_eq!(kernels(&forth), kernels(&back), "{name}");
+    }
+}
+
+#[test]
+fn a_tree_and_itself_differ_in_nothing() {
+    let base = base();
+    let mut trees = vec![base.clone()];
+    trees.extend(pairs().iter().map(|(name, pair)| edited(base.clone(), &pair.edits, name)));
+    for tree in trees {
+        let same = compared(&tree, &tree);
+        assert!(
+            same.is_empty() && same.notes.is_empty(),
+            "{}",
+            show::terminal(&same, Paint::PLAIN)
+        );
+    }
+}
+
+#[test]
+fn a_comment_more_changes_no_contract_there_is() {
+    let texts = |comment: &str| -> Texts {
+        contracts::builtin()
+            .iter()
+            .map(|contract| {
+                let name = &contract.contract;
+                let family = contracts::family(name).expect("a family");
+                let text = contracts::source(name).expect("a source");
+                (format!("contracts/{family}/{name}.yaml"), format!("{text}{comment}"))
+            })
+            .collect()
+    };
+    let same = compared(&texts(""), &texts("# read\n"));
+    assert!(same.is_empty(), "{}", show::terminal(&same, Paint::PLAIN));
+}
+
+#[test]
+fn the_comment_and_the_report_say_the_same() {
+    let base = base();
+    let several = [
+        "bound_wider",
+        "layout_lost",
+        "comments_and_order",
+        "regression_deleted",
+        "fixture_renamed",
+        "kernel_and_ptx",
+        "bound_term_new",
+        "golden_changed",
+        "unexercised",
+    ];
+    let mut head = base.clone();
+    for (name, pair) in pairs().iter().filter(|(name, _)| several.contains(&name.as_str())) {
+        head = edited(head, &pair.edits, name);
+    }
+    let review = compared(&base, &head);
+    let comment = show::markdown(&review);
+    snapshot("markdown_comment", &comment);
+    snapshot("json_report", &show::json(&review));
+    let again: Review = serde_json::from_str(&show::json(&review)).expect("its own report");
+    assert_eq!(show::markdown(&again), comment);
+    for (_, change) in review.changes() {
+        assert!(comment.contains(&format!("`{}`", change.clause)), "{}", change.clause);
+    }
+}
+
+#[test]
+fn strings_of_a_contract_are_only_text_in_the_comment() {
+    let base = base();
+    let mut head = base.clone();
+    let file = "contracts/families/scale_rows.yaml";
+    let hostile = "summary: \"x |</td> `tick ![i](https://evil.example/i.png) <script>a</script> @everyone #1 \\u202e\"";
+    let text = head.get_mut(file).expect("the contract");
+    *text = text.replace("summary: Each row times its factor.", hostile);
+    let comment = show::markdown(&compared(&base, &head));
+    let row = comment.lines().find(|line| line.contains("summary")).expect("its row");
+    assert!(row.ends_with('|') && !row.contains("<script") && !row.contains("</td>"), "{row}");
+    assert!(!row.contains("](http") && !row.contains("@everyone") && !row.contains("#1"), "{row}");
+    assert!(!row.contains('\u{202e}') && !row.contains("://"), "{row}");
+    // Cells: the empty one, sign, clause, change. A bar of the text is escaped.
+    let bars = row.replace("\\|", "").matches('|').count();
+    assert_eq!(bars, 4, "{row}");
+}
+
+#[test]
+fn a_comment_fits_into_a_comment() {
+    let base = base();
+    let mut head = base.clone();
+    for case in 0..3000 {
+        head.insert(
+            format!("corpora/scale_rows/added_{case}.yaml"),
+            base["corpora/scale_rows/pads.yaml"].clone(),
+        );
+    }
+    let (forth, back) = (compared(&base, &head), compared(&head, &base));
+    assert_eq!((forth.count(Class::Tightened), back.count(Class::Loosened)), (3000, 3000));
+    for review in [&forth, &back] {
+        let comment = show::markdown(review);
+        assert!(comment.chars().count() < 65_536);
+        assert!(comment.contains("regressions.added_0`") && comment.contains("2940 more changes"));
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_says_where_and_why() {
+    let base = base();
+    let error = |before: &Texts, after: &Texts| {
+        let tree = |name: &str, texts: &Texts| Tree::in_memory(name, texts.clone());
+        review(&tree("base", before), &tree("head", after)).expect_err("an error").to_string()
+    };
+    let file = "contracts/families/scale_rows.yaml";
+    let mut old = base.clone();
+    let text = old[file].replace("kind: kernel\n", "kind: kernel\nrevision: 3\n");
+    old.insert(file.to_owned(), text);
+    assert_eq!(
+        error(&old, &base),
+        "base has a contract that this build's format does not read: contracts/families/scale_rows.yaml:5: revision: \
+         unknown field `revision`; write `version`. It predates the format, so what changed in meaning cannot be said; \
+         name a later base, or review it with the build of that commit"
+    );
+    let said = error(&base, &old);
+    assert!(
+        said.starts_with("contracts/families/scale_rows.yaml (head): line 5: revision:"),
+        "{said}"
+    );
+    let mut none = base.clone();
+    none.retain(|path, _| !path.starts_with("contracts"));
+    assert!(error(&none, &base).contains("base has no contracts/"), "{}", error(&none, &base));
+    let mut known = base.clone();
+    known.insert("corpora/known_failures.yaml".to_owned(), "- {contract: x}\n".to_owned());
+    assert!(error(&base, &known).starts_with("corpora/known_failures.yaml (head):"));
+    let mut elsewhere = base.clone();
+    elsewhere.insert(
+        "contracts/history.yaml".to_owned(),
+        "- {clauses: [a.b], because: c, link: d}\n".to_owned(),
+    );
+    assert!(error(&base, &elsewhere).contains("`d` is no link to an issue"));
+}
+
+#[test]
+fn what_no_contract_can_explain_is_explained_beside_them() {
+    let base = base();
+    let mut head = base.clone();
+    head.remove("corpora/golden/peers.safetensors");
+    assert_eq!(compared(&base, &head).unjustified(), 1);
+    let entry = "- {clauses: [golden.peers], because: \"the peer's answers are of a version with a bug\", link: \"https://example.org/issues/9\"}\n";
+    head.insert("contracts/history.yaml".to_owned(), entry.to_owned());
+    assert_eq!(compared(&base, &head).unjustified(), 0);
+    // The next change cannot lean on it.
+    let mut next = head.clone();
+    next.insert("corpora/golden/peers.safetensors".to_owned(), "again".to_owned());
+    assert_eq!(compared(&next, &head).unjustified(), 1);
+}

@@ -1,0 +1,1 @@
+const CASES: u64 = 400;
