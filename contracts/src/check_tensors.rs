@@ -254,6 +254,7 @@ pub(crate) fn check_values(contract: &Contract, path: &str, values: &[Values]) -
             }
             Values::Masked { survivors } => !survivors.is_empty(),
             Values::Planted { at, .. } => !at.is_empty(),
+            Values::Runs(values) => !values.is_empty(),
             Values::Literal(bits) => (1..=64).contains(&bits.len()),
             Values::ModelScale(dim) => {
                 check_dim_name(contract, &path, dim)?;

@@ -26,6 +26,8 @@ pub(crate) fn parse(text: &str, limit_bytes: usize) -> Result<Value, YamlError> 
             remedy: "split the file".to_owned(),
         });
     }
+    // An editor's byte order mark is no part of the document.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     refuse_references(text)?;
     Tree { depth: 0 }.deserialize(serde_yaml::Deserializer::from_str(text)).map_err(|error| {
         let what = error.to_string();
@@ -324,6 +326,7 @@ mod tests {
             assert!(parse(text, 100).is_ok(), "{text}");
         }
         assert!(refused("a: 1\n---\nb: 2\n").what.contains("more than one document"));
+        assert_eq!(parse("\u{feff}a: 1\n", 99), parse("a: 1\n", 99));
         assert!(refused(&format!("a: {}{}", "[".repeat(40), "]".repeat(40))).what.contains("deep"));
         assert!(parse("a: 12345", 4).expect_err("too long").what.contains("limit"));
         assert!(refused("a: [1, 2\nb: 3\n").line.is_some());

@@ -78,10 +78,10 @@ fn wide_begins_its_last_row_beyond_two_to_the_32() {
         assert_eq!(live.iter().filter(|touched| **touched).count(), 2);
     }
     let (decode, mut case) = gdn_decode();
-    case.tensors["q"].layout = Layout::Wide;
+    case.tensors["g"].layout = Layout::Wide;
     assert!(
         message(decode, &case)
-            .contains("tensors.q.layout: the contract does not allow this layout")
+            .contains("tensors.g.layout: the contract does not allow this layout")
     );
 }
 

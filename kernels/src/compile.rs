@@ -377,7 +377,12 @@ impl fmt::Display for CompileError {
                 if searched.is_empty() { "any place".to_owned() } else { searched.join(", ") }
             ),
             CompileError::Library { path, error } => {
-                write!(f, "{path} cannot be used as NVRTC: {error}")
+                write!(
+                    f,
+                    "{path} cannot be used as NVRTC: {error}; set {NVRTC_VARIABLE} to a library of NVRTC \
+                     {PINNED_COMPILER} or its folder, or install the pinned wheels with `pip install \
+                     --no-deps --require-hashes -r {REQUIREMENTS}`"
+                )
             }
             CompileError::Version { found, library } => write!(
                 f,

@@ -61,8 +61,8 @@ const PLACES: &[(&str, &[&str])] = &[
 ];
 
 const FILE: &str = "contracts/canary/canary_row_sum.yaml";
-const CONTRACTS: u64 = 90;
-const CASES_EACH: u64 = 25;
+const CONTRACTS: u64 = 60;
+const CASES_EACH: u64 = 20;
 
 /// A contract as the choices of a seed write it; most places stay as they are.
 fn written(seed: u64) -> Option<(String, &'static Contract)> {

@@ -81,6 +81,9 @@ pub enum Values {
         /// The places.
         at: Vec<PlantPlace>,
     },
+    /// One to four runs of equal values, each drawn from these: what an early end or a late start
+    /// of a walk along the row confuses.
+    Runs(Vec<Number>),
     /// These bits, cycling in row-major order.
     Literal(Vec<u64>),
 }

@@ -42,8 +42,10 @@ __device__ __forceinline__ Best lowest_of(const Stretch<T>& stretch) {
     if (x == value_of(kLowestKey) && index < best.index) best = {kLowestKey, index};
   };
   if (stretch.end_index >= 0) look(widen(stretch.row[stretch.end_index]), stretch.end_index);
+  // An element of the tail does not end the look: it stands behind every vector.
   const int threads = blockDim.x;
-  for (int own = threadIdx.x; own < stretch.vectors && best.key == 0u; own += threads) {
+  for (int own = threadIdx.x; own < stretch.vectors && stretch.index_of(own) < best.index;
+       own += threads) {
     each_of(look, stretch.vector(own), stretch.index_of(own), stretch.row);
   }
   return best;

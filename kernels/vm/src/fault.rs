@@ -253,6 +253,11 @@ pub enum FaultKind {
         /// The pointer.
         address: u64,
     },
+    /// Threads touched more memory than [`crate::Memory::limit_touched`] allows.
+    MemoryBudget {
+        /// The limit.
+        limit_bytes: u64,
+    },
     /// `trap` or `brkpt`.
     Trap,
 }
@@ -508,6 +513,9 @@ impl fmt::Display for FaultKind {
             FaultKind::CallDepth => f.write_str("recursion deeper than the machine follows"),
             FaultKind::BadCall { address } => {
                 write!(f, "a call to {address:#x}, where no function with such parameters is")
+            }
+            FaultKind::MemoryBudget { limit_bytes } => {
+                write!(f, "threads touch more than {limit_bytes} bytes of global memory")
             }
             FaultKind::Trap => f.write_str("the kernel trapped"),
         }

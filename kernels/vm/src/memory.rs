@@ -44,11 +44,25 @@ struct Buffer {
 }
 
 /// All global memory a launch can reach.
-#[derive(Default)]
 pub struct Memory {
     buffers: Vec<Buffer>,
     spare_pages: Vec<Page>,
     spare_buffers: Vec<Buffer>,
+    /// Bytes of the pages that threads touched first; beyond the limit once one was refused.
+    touched_bytes: u64,
+    touch_limit_bytes: u64,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            buffers: Vec::new(),
+            spare_pages: Vec::new(),
+            spare_buffers: Vec::new(),
+            touched_bytes: 0,
+            touch_limit_bytes: u64::MAX,
+        }
+    }
 }
 
 impl Buffer {
@@ -109,6 +123,19 @@ impl Memory {
         }
         self.spare_buffers.truncate(256);
         self.spare_pages.truncate(1024);
+        self.touched_bytes = 0;
+    }
+
+    /// Threads may be the first to touch pages of this many bytes in all; each costs twice its size.
+    /// Beyond it a launch ends with [`crate::FaultKind::MemoryBudget`]. Without a limit, a kernel
+    /// that walks through a sparse buffer takes all the memory there is.
+    pub fn limit_touched(&mut self, limit_bytes: u64) {
+        self.touch_limit_bytes = limit_bytes;
+    }
+
+    /// The limit, when a page was refused because of it.
+    pub(crate) fn exhausted(&self) -> Option<u64> {
+        (self.touched_bytes > self.touch_limit_bytes).then_some(self.touch_limit_bytes)
     }
 
     /// Adds a buffer. A byte never written reads as `fill[offset % fill.len()]` (zero for an
@@ -372,7 +399,7 @@ impl Memory {
     }
 
     /// The page that holds `len_bytes` bytes at a device address, and their offset in it.
-    /// `None` when they are not all inside one page of one buffer.
+    /// `None` when they are not all inside one page of one buffer, or no further page is allowed.
     #[inline(always)]
     pub(crate) fn window(&mut self, address: u64, len_bytes: u64) -> Option<(&mut Page, usize)> {
         let id = (address >> ID_SHIFT).wrapping_sub(1);
@@ -388,6 +415,11 @@ impl Memory {
         }
         let slot = buffer.table[page as usize];
         if slot == 0 {
+            let len = buffer.page_len_bytes(page) as u64;
+            self.touched_bytes = self.touched_bytes.saturating_add(len);
+            if self.touched_bytes > self.touch_limit_bytes {
+                return None;
+            }
             return Some((buffer.touch(page, &mut self.spare_pages), at as usize));
         }
         Some((&mut buffer.pages[slot as usize - 1], at as usize))

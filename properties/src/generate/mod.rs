@@ -42,7 +42,10 @@ impl std::error::Error for Discard {}
 /// How often a combination that the contract refuses is drawn again.
 const ATTEMPTS: usize = 64;
 
-/// Draws a case: one in eight completes a fixture, the others are free.
+/// A fixture whose sizes multiply to more than this is large.
+const LARGE_FIXTURE: i64 = 4096;
+
+/// Draws a case: one in eight completes a fixture, a large one a quarter as often; the others are free.
 pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discard> {
     let path = Path::new("fixture");
     let fixtures = &subject.contract.fixtures;
@@ -50,6 +53,10 @@ pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discar
     if choices.one_in(path, 8) {
         let which = choices.choose(path.child("which"), fixtures.len() as u64);
         fixture = fixtures.get_index(which as usize).map(|(_, fixture)| fixture);
+        let product = |f: &Fixture| f.dims.values().fold(1, |all: i64, n| all.saturating_mul(*n));
+        if fixture.is_some_and(|fixture| product(fixture) > LARGE_FIXTURE) {
+            fixture = fixture.filter(|_| choices.one_in(path.child("large"), 4));
+        }
     }
     let case = assemble(subject.contract, fixture, false, choices)?;
     let examine = Examine::draw(subject.contract, choices);

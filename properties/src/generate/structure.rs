@@ -249,7 +249,8 @@ impl Source<'_> {
             .collect()
     }
 
-    /// Rows below `below`, often its first or last, about a quarter of them invalid.
+    /// Rows below `below`, often its first or last. Invalid are about a quarter of them or, so that
+    /// late places are told from early ones, one alone, often the last.
     fn ids(
         &mut self,
         path: Path,
@@ -258,9 +259,22 @@ impl Source<'_> {
         invalid: &[i64],
         repeats: bool,
     ) -> Option<Vec<i64>> {
+        let lone = !invalid.is_empty() && self.choices.one_in(path.child("lone"), 2);
+        let lone_at = match count.checked_sub(1).filter(|_| lone) {
+            Some(last) if self.choices.choose(path.child("lone_last"), 2) == 1 => Some(last),
+            Some(last) => {
+                Some(self.choices.choose(path.child("lone_at"), last as u64 + 1) as usize)
+            }
+            None => None,
+        };
         let mut ids: Vec<i64> = Vec::with_capacity(count);
         for index in 0..count {
             let path = path.index(index);
+            if lone_at == Some(index) {
+                ids.extend(pick(self.choices, path.child("invalid"), invalid));
+                continue;
+            }
+            let invalid = if lone { &[][..] } else { invalid };
             if let Some(id) = unusual(self.choices, path.child("invalid"), invalid) {
                 ids.push(id);
                 continue;

@@ -348,11 +348,11 @@ fn seeds_are_frozen() {
         found.push((subject.contract.contract.as_str(), hash));
     }
     let frozen = vec![
-        ("gdn_decode", 6447184622546575125),
-        ("gdn_chunk", 16026051155480817731),
-        ("ple_gather", 13069893327313674958),
-        ("argmax_rows", 3236634749365151351),
-        ("row_topk", 16717399675083733768),
+        ("gdn_decode", 4576457173195634698),
+        ("gdn_chunk", 16789489418433162062),
+        ("ple_gather", 9367470962743956474),
+        ("argmax_rows", 15243925756003420131),
+        ("row_topk", 12554577046478767431),
         ("canary_row_sum", 11580160758847738835),
     ];
     assert_eq!(

@@ -61,7 +61,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::Mbarrier { .. }
         | FaultKind::ShuffleInactive { .. }
         | FaultKind::BadMemberMask { .. } => "house.barriers",
-        FaultKind::InstructionBudget { .. } => "house.budget",
+        FaultKind::InstructionBudget { .. } | FaultKind::MemoryBudget { .. } => "house.budget",
         FaultKind::OutOfBounds { .. }
         | FaultKind::Misaligned { .. }
         | FaultKind::ConstWrite { .. }

@@ -5,7 +5,7 @@ use super::domain::rounded;
 use super::noise::{below, between, normal, row_key, uniform, word};
 use super::{Field, mantissa_bits};
 use contracts::dtype::{DType, Poison};
-use contracts::format::{Domain, PlantPlace, TiePlace, Values};
+use contracts::format::{Domain, Number, PlantPlace, TiePlace, Values};
 
 /// Columns at or past this draw what concerns a whole row, not one of its elements.
 const WHOLE_ROW: usize = 1 << 40;
@@ -86,6 +86,7 @@ impl<'a> Rows<'a> {
                     planted.into_iter().for_each(|bits| *bits = rounded(dtype, value.0));
                 }
             }
+            Values::Runs(values) => run_row(dtype, key, values, row),
             Values::Literal(bits) => {
                 let period = bits.len().max(1) as u64;
                 fill_by_index(row, first, |flat| {
@@ -290,6 +291,22 @@ fn masked_row(dtype: DType, key: u64, survivors: &[u64], row: &mut [u64]) {
         if let Some(column) = free {
             row[column] = rounded(dtype, normal(word(key, column)));
         }
+    }
+}
+
+/// One to four runs, each of one of the values; neighbours may draw the same one.
+fn run_row(dtype: DType, key: u64, values: &[Number], row: &mut [u64]) {
+    let whole = |number: usize, limit: usize| {
+        below(word(key, WHOLE_ROW + number), limit.max(1) as u64) as usize
+    };
+    let runs = 1 + whole(0, 4);
+    let mut from = 0;
+    for run in 0..runs {
+        let rest = row.len() - from;
+        let to = if run + 1 == runs { row.len() } else { from + whole(2 * run + 1, rest + 1) };
+        let value = values.get(whole(2 * run + 2, values.len())).map_or(0.0, |value| value.0);
+        row[from..to].fill(rounded(dtype, value));
+        from = to;
     }
 }
 

@@ -77,6 +77,23 @@ fn planted_values_stand_where_they_should() {
 }
 
 #[test]
+fn runs_are_few_and_of_the_values_named() {
+    let values = Values::Runs(vec![Number(f64::NAN), Number(f64::NEG_INFINITY), Number(1.0)]);
+    let (mut counts, mut nan_first) = ([0; 5], 0);
+    for row in drawn(&values, DType::F16, &[400, 90], &Domain::Any, 4).chunks(90) {
+        let known = [0x7e00, 0xfc00, 0x3c00];
+        assert!(row.iter().all(|bits| known.contains(bits)), "{row:x?}");
+        let runs = 1 + row.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        counts[runs] += 1;
+        nan_first += u32::from(row[0] == 0x7e00 && row[89] == 0xfc00);
+    }
+    assert!(counts[1..].iter().all(|count| *count > 5), "{counts:?}");
+    assert!(nan_first > 5, "{nan_first}");
+    drawn(&values, DType::F32, &[3, 0], &Domain::Any, 4);
+    drawn(&values, DType::F32, &[3, 1], &Domain::Any, 4);
+}
+
+#[test]
 fn ramps_increase_and_are_distinct() {
     for (dtype, count) in
         [(DType::F32, 4000), (DType::BF16, 200), (DType::BF16, 4000), (DType::F16, 4000)]

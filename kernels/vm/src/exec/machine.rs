@@ -106,6 +106,11 @@ impl Machine<'_> {
         store: bool,
     ) -> Box<Trouble> {
         let buffer = self.global_place(space, address);
+        if space == MemorySpace::Global
+            && let Some(limit_bytes) = self.memory.exhausted()
+        {
+            return FaultKind::MemoryBudget { limit_bytes }.into();
+        }
         FaultKind::OutOfBounds { space, buffer, address, access_bytes, store }.into()
     }
 

@@ -47,6 +47,9 @@ pub struct Arguments {
     /// Warp instructions after which the launch counts as endless.
     #[arg(long, value_name = "N", default_value_t = Limits::default().instructions, value_parser = clap::value_parser!(u64).range(1..))]
     budget: u64,
+    /// Bytes of untouched memory (fill:, uninit:, out:) that threads may touch; twice that is needed.
+    #[arg(long, value_name = "BYTES", default_value_t = 2 << 30)]
+    memory: u64,
     /// Check bounds, alignment and barriers only, not initialisation, marks and races.
     #[arg(long)]
     no_checks: bool,
@@ -113,6 +116,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         error => error,
     })?;
     let mut memory = Memory::new();
+    memory.limit_touched(arguments.memory);
     let (given, parameters) = prepare(entry, &arguments.args, &mut memory)?;
     let mut watch = Watch::new();
     let watched = arguments.watch.iter().map(|text| watched(text, entry, &given));
