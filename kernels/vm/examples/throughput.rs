@@ -1,10 +1,11 @@
 //! Launches per second of the measured kernels on one core, with and without checks, and
-//! nanoseconds of single matrix instructions. An argument keeps the rows whose name contains it.
+//! nanoseconds of single matrix instructions. An argument keeps the rows whose name contains it; a
+//! second one asks for so many checked launches of each, untimed, for instruction counters.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use ptx_vm::{Memory, Module, Options, Stats, Stop};
+use ptx_vm::{MatrixModel, Memory, Module, Options, Stats, Stop};
 use std::time::{Duration, Instant};
 use support::{Gdn, Parameters, Random, argmax, bf16, bytes32, gemm, go, input, top_k};
 
@@ -34,6 +35,14 @@ fn measure(name: &str, mut once: impl FnMut(&Options) -> Result<Stats, Stop>) {
     if !wanted(name) {
         return;
     }
+    if let Some(launches) = std::env::args().nth(2).and_then(|n| n.parse::<u32>().ok()) {
+        for _ in 0..launches {
+            if let Err(stop) = once(&Options::default()) {
+                println!("{name}: {stop}");
+            }
+        }
+        return;
+    }
     for checks in [true, false] {
         let options = Options { checks, ..Options::default() };
         match rate(|| once(&options)) {
@@ -48,8 +57,13 @@ fn measure(name: &str, mut once: impl FnMut(&Options) -> Result<Stats, Stop>) {
 
 /// Nanoseconds of one `instruction`, of which a loop holds eight in a row, less those of the
 /// same loop without it. `%r1` to `%r8` hold ordinary bf16 pairs that `change` alters each time.
-fn single(name: &str, change: &str, instruction: &str) -> Result<(), Box<dyn std::error::Error>> {
-    if !wanted(name) {
+fn single(
+    name: &str,
+    change: &str,
+    instruction: &str,
+    options: &Options,
+) -> Result<(), Box<dyn std::error::Error>> {
+    if !wanted(name) || std::env::args().nth(2).is_some() {
         return Ok(());
     }
     const TIMES: u32 = 200;
@@ -71,9 +85,8 @@ fn single(name: &str, change: &str, instruction: &str) -> Result<(), Box<dyn std
             .collect();
         let x = input(&mut memory, "x", &bytes32(&pairs));
         let parameters = Parameters::default().u64(memory.address(x, 0)).0;
-        let options = Options::default();
         let (best, _) =
-            rate(|| go(&module, &mut memory, "t", [1; 3], [32, 1, 1], &parameters, &options))?;
+            rate(|| go(&module, &mut memory, "t", [1; 3], [32, 1, 1], &parameters, options))?;
         Ok(1e9 / best)
     };
     let with = time(&format!("{change}{instruction}").repeat(8))?;
@@ -114,18 +127,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let product = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f1,%f2,%f3,%f4};";
     let flip = |n: u32| format!("xor.b32 %r{n}, %r{n}, 0x00100003;");
-    single("mma, same factors", "", product)?;
-    single("mma, new right factors", &flip(6), product)?;
-    single("mma, new factors", &(flip(2) + &flip(6)), product)?;
+    let exact = Options::default();
+    single("mma, same factors", "", product, &exact)?;
+    single("mma, new right factors", &flip(6), product, &exact)?;
+    single("mma, new factors", &(flip(2) + &flip(6)), product, &exact)?;
+    let plain = Options { matrix_model: MatrixModel::F32, ..exact };
+    single("mma in f32, same factors", "", product, &plain)?;
+    single("mma in f32, new factors", &(flip(2) + &flip(6)), product, &plain)?;
     let load = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r16,%r17,%r18,%r19}, [%r13];";
-    single("ldmatrix.x4", "", load)?;
-    single("ldmatrix.x4.trans", "", &load.replace("x4", "x4.trans"))?;
+    single("ldmatrix.x4", "", load, &exact)?;
+    single("ldmatrix.x4.trans", "", &load.replace("x4", "x4.trans"), &exact)?;
     let copy = "cp.async.cg.shared.global [%r12], [%rd3], 16;";
-    single("cp.async 16 and its wait", "", &format!("{copy}cp.async.wait_all;"))?;
+    single("cp.async 16 and its wait", "", &format!("{copy}cp.async.wait_all;"), &exact)?;
     let atomic = "atom.shared.add.u32 %r16, [%r13], 1;";
-    single("atom.shared.add, own words", "", atomic)?;
-    single("red.shared.add, one word", "", "red.shared.add.u32 [s], 1;")?;
-    single("ld.shared.u32, apart", "", "ld.shared.u32 %r16, [%r13];")?;
-    single("st.shared.u32, apart", "", "st.shared.u32 [%r13], %r1;")?;
+    single("atom.shared.add, own words", "", atomic, &exact)?;
+    single("red.shared.add, one word", "", "red.shared.add.u32 [s], 1;", &exact)?;
+    single("ld.shared.u32, apart", "", "ld.shared.u32 %r16, [%r13];", &exact)?;
+    single("st.shared.u32, apart", "", "st.shared.u32 [%r13], %r1;", &exact)?;
     Ok(())
 }

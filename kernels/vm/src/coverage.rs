@@ -53,10 +53,11 @@ impl Coverage {
     }
 
     pub(crate) fn open(&mut self, entry: &Entry) -> &mut EntryCoverage {
+        // The name is copied for the first launch alone.
         if !self.entries.contains_key(&entry.name) {
             self.entries.insert(entry.name.clone(), EntryCoverage::default());
         }
-        let found = self.entries.entry(entry.name.clone()).or_default();
+        let found = self.entries.get_mut(&entry.name).expect("the entry is there by now");
         if found.edges.len() != entry.edge_count() {
             found.edges = vec![0; entry.edge_count()];
         }

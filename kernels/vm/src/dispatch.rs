@@ -5,7 +5,7 @@
 
 use crate::exec::lane::{Kernel, Slots, with_kernels};
 use crate::exec::machine::Machine;
-use crate::exec::product::Operands;
+use crate::exec::product::{MatrixModel, Operands};
 use crate::exec::step::{Laned, Outcome, Raised, run};
 use crate::exec::warp::Warp;
 use crate::exec::{access, alu, atomic, collective, lane, matrix, product as products, store};
@@ -33,14 +33,15 @@ pub(crate) fn product(
     warp: &mut Warp,
     operands: &mut Operands,
     what: &Product,
+    model: MatrixModel,
 ) {
     #[cfg(target_arch = "x86_64")]
     if vectors.is_some() {
         // SAFETY: as in `run_warp`.
-        return unsafe { product_wide(warp, operands, what) };
+        return unsafe { product_wide(warp, operands, what, model) };
     }
     let _ = vectors;
-    product_portable(warp, operands, what);
+    product_portable(warp, operands, what, model);
 }
 
 /// Proof that this processor has everything the wide build needs; `detect` alone makes one.
@@ -66,7 +67,6 @@ pub(crate) fn detect() -> Option<Wide> {
 
 /// One build of the functions that the loop calls rather than inlines.
 pub(crate) trait Vectors: Copy {
-    fn lane(self, kernel: Kernel, warp: &mut Warp, s: Slots, mask: u32);
     fn load(self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32) -> Done;
     fn store(self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32) -> Done;
     /// Lanes that have to wait, as [`collective::synchronous`] returns them.
@@ -92,12 +92,28 @@ macro_rules! build {
 
         $(build! { @lane $symbol $feature $name })*
         build! { @each $symbol $feature
-            load(a: &Access, mask: u32, pc: u32) -> bool
-                = access::load::<true>, access::load::<false>;
+            load1(a: &Access, mask: u32, pc: u32) -> bool
+                = access::load::<true, 1>, access::load::<false, 1>;
+            load2(a: &Access, mask: u32, pc: u32) -> bool
+                = access::load::<true, 2>, access::load::<false, 2>;
+            load4(a: &Access, mask: u32, pc: u32) -> bool
+                = access::load::<true, 4>, access::load::<false, 4>;
+            load8(a: &Access, mask: u32, pc: u32) -> bool
+                = access::load::<true, 8>, access::load::<false, 8>;
+            load16(a: &Access, mask: u32, pc: u32) -> bool
+                = access::load::<true, 16>, access::load::<false, 16>;
             load_each(a: &Access, mask: u32, pc: u32) -> Done
                 = access::load_each::<true>, access::load_each::<false>;
-            store(a: &Access, mask: u32, pc: u32) -> bool
-                = store::store::<true>, store::store::<false>;
+            store1(a: &Access, mask: u32, pc: u32) -> bool
+                = store::store::<true, 1>, store::store::<false, 1>;
+            store2(a: &Access, mask: u32, pc: u32) -> bool
+                = store::store::<true, 2>, store::store::<false, 2>;
+            store4(a: &Access, mask: u32, pc: u32) -> bool
+                = store::store::<true, 4>, store::store::<false, 4>;
+            store8(a: &Access, mask: u32, pc: u32) -> bool
+                = store::store::<true, 8>, store::store::<false, 8>;
+            store16(a: &Access, mask: u32, pc: u32) -> bool
+                = store::store::<true, 16>, store::store::<false, 16>;
             store_each(a: &Access, mask: u32, pc: u32) -> Done
                 = store::store_each::<true>, store::store_each::<false>;
             synchronous(action: &Action, mask: u32) -> Result<u32, Laned>
@@ -144,7 +160,7 @@ macro_rules! portable_build {
     ($($kernel:ident $name:ident,)*) => {
         mod portable {
             build! { "portable_" [] $($kernel $name,)* }
-            pub(super) static LANES: [fn(&mut Warp, Slots, u32); KERNELS] = [$($name),*];
+            pub(super) static LANES: [unsafe fn(&mut Warp, Slots, u32); KERNELS] = [$($name),*];
         }
         const KERNELS: usize = [$(Kernel::$kernel),*].len();
     };
@@ -166,6 +182,27 @@ macro_rules! wide_build {
 #[cfg(target_arch = "x86_64")]
 with_kernels!(wide_build);
 
+/// A kernel of `lane` in the build for this processor; [`LaneFunction::of`] alone makes one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneFunction(unsafe fn(&mut Warp, Slots, u32));
+
+impl LaneFunction {
+    pub(crate) fn of(kernel: Kernel) -> LaneFunction {
+        #[cfg(target_arch = "x86_64")]
+        if detect().is_some() {
+            return LaneFunction(wide::LANES[kernel as usize]);
+        }
+        LaneFunction(portable::LANES[kernel as usize])
+    }
+
+    #[inline(always)]
+    pub(crate) fn call(self, warp: &mut Warp, s: Slots, mask: u32) {
+        // SAFETY: `of` takes a function of the wide build only after `detect` found every feature
+        // it is compiled for; the portable ones are safe.
+        unsafe { (self.0)(warp, s, mask) }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Portable;
 
@@ -175,16 +212,19 @@ macro_rules! vectors {
     ($kind:ident $build:ident $($call:ident)?) => {
         impl Vectors for $kind {
             #[inline(always)]
-            fn lane(self, kernel: Kernel, warp: &mut Warp, s: Slots, mask: u32) {
-                $($call!)? { ($build::LANES[kernel as usize])(warp, s, mask) }
-            }
-            #[inline(always)]
             fn load(
                 self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32,
             ) -> Done {
                 // The short way, or each lane.
                 $($call!)? {
-                    if $build::load(w, m, a, mask, pc) {
+                    if match a.bytes() {
+                        1 => $build::load1(w, m, a, mask, pc),
+                        2 => $build::load2(w, m, a, mask, pc),
+                        4 => $build::load4(w, m, a, mask, pc),
+                        8 => $build::load8(w, m, a, mask, pc),
+                        16 => $build::load16(w, m, a, mask, pc),
+                        _ => false,
+                    } {
                         Ok(())
                     } else {
                         $build::load_each(w, m, a, mask, pc)
@@ -197,7 +237,14 @@ macro_rules! vectors {
             ) -> Done {
                 // The short way, or each lane.
                 $($call!)? {
-                    if $build::store(w, m, a, mask, pc) {
+                    if match a.bytes() {
+                        1 => $build::store1(w, m, a, mask, pc),
+                        2 => $build::store2(w, m, a, mask, pc),
+                        4 => $build::store4(w, m, a, mask, pc),
+                        8 => $build::store8(w, m, a, mask, pc),
+                        16 => $build::store16(w, m, a, mask, pc),
+                        _ => false,
+                    } {
                         Ok(())
                     } else {
                         $build::store_each(w, m, a, mask, pc)
@@ -265,16 +312,22 @@ fn run_wide(
 
 // SAFETY: the name is this crate's alone; nothing else defines or looks it up.
 #[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_product_portable"))]
-fn product_portable(warp: &mut Warp, operands: &mut Operands, what: &Product) {
-    products::portable::product(warp, operands, what);
+fn product_portable(warp: &mut Warp, operands: &mut Operands, what: &Product, model: MatrixModel) {
+    match model {
+        MatrixModel::H200 => products::portable::product(warp, operands, what),
+        MatrixModel::F32 => products::portable::plain(warp, operands, what),
+    }
 }
 
 // SAFETY: the name is this crate's alone; nothing else defines or looks it up.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_product_wide"))]
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt")]
-fn product_wide(warp: &mut Warp, operands: &mut Operands, what: &Product) {
-    products::wide::product(warp, operands, what);
+fn product_wide(warp: &mut Warp, operands: &mut Operands, what: &Product, model: MatrixModel) {
+    match model {
+        MatrixModel::H200 => products::wide::product(warp, operands, what),
+        MatrixModel::F32 => products::wide::plain(warp, operands, what),
+    }
 }
 
 /// A build that tells the launch's watch who stores what.
@@ -282,10 +335,6 @@ fn product_wide(warp: &mut Warp, operands: &mut Operands, what: &Product) {
 struct Watching<V>(V);
 
 impl<V: Vectors> Vectors for Watching<V> {
-    fn lane(self, kernel: Kernel, warp: &mut Warp, s: Slots, mask: u32) {
-        self.0.lane(kernel, warp, s, mask);
-    }
-
     fn load(self, w: &mut Warp, m: &mut Machine<'_>, a: &Access, mask: u32, pc: u32) -> Done {
         self.0.load(w, m, a, mask, pc)
     }

@@ -85,7 +85,7 @@ mod wide;
 
 pub use approx::FloatModel;
 pub use coverage::{Coverage, EntryCoverage, LineHits};
-pub use exec::{Launch, Limits, Options, Stats, launch, launch_watched};
+pub use exec::{Launch, Limits, MatrixModel, Options, Stats, launch, launch_watched};
 pub use fault::{
     BufferPlace, Fault, FaultKind, LaunchError, MbarrierFault, MemorySpace, Party, RaceKind, Stop,
 };

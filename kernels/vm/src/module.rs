@@ -2,8 +2,8 @@
 
 use crate::parse_error::ParseError;
 use crate::program::{
-    Access, Action, Atomic, Barrier, Matrix, Place, Pure, Reg, SharedArray, Shuffle, Slot, Special,
-    Step, Table, Vote,
+    Access, Action, Atomic, Barrier, Lane, Matrix, Place, Pure, Reg, SharedArray, Shuffle, Slot,
+    Special, Step, Table, Vote,
 };
 use crate::rare::Rare;
 use crate::syntax::SourceLine;
@@ -64,6 +64,8 @@ pub struct BlockInfo {
 
 /// One kernel of a module, lowered.
 pub struct Entry {
+    /// No other entry of this process has it.
+    pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) parameter_bytes: u32,
@@ -74,6 +76,8 @@ pub struct Entry {
     pub(crate) dynamic_shared_offset: u32,
     pub(crate) local_bytes: u32,
     pub(crate) code: Vec<Step>,
+    /// As long as `code`.
+    pub(crate) lanes: Vec<Lane>,
     pub(crate) places: Vec<Place>,
     pub(crate) blocks: Vec<BlockInfo>,
     /// First instruction of each block.
@@ -211,8 +215,21 @@ impl Module {
     /// When the text is not PTX. Instructions the machine lacks are no error here: they stop a
     /// launch that reaches them.
     pub fn parse(text: &str) -> Result<Module, ParseError> {
+        Module::translate(text, true)
+    }
+
+    /// The same without simplifications, for tests of them: slower, with the same results, faults
+    /// and edges.
+    ///
+    /// # Errors
+    /// As [`Module::parse`].
+    pub fn parse_plainly(text: &str) -> Result<Module, ParseError> {
+        Module::translate(text, false)
+    }
+
+    fn translate(text: &str, simplified: bool) -> Result<Module, ParseError> {
         let tree = crate::parse::parse(text)?;
-        let lowered = crate::lower::lower(&tree)?;
+        let lowered = crate::lower::lower(&tree, simplified)?;
         let by_name =
             lowered.entries.iter().enumerate().map(|(i, entry)| (entry.name.clone(), i)).collect();
         Ok(Module {

@@ -1,7 +1,8 @@
 //! The lowered program: compact operations over numbered slots.
 //! Invariant: every slot, table index and branch target in an [`Op`] is inside its table.
 
-use crate::exec::lane::Kernel;
+use crate::dispatch::LaneFunction;
+use crate::exec::lane::{Kernel, Slots};
 use crate::syntax::Space;
 
 /// Index of a register in its class.
@@ -209,11 +210,8 @@ pub(crate) struct Instr {
 /// What the machine executes for an [`Op`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
-    /// A function of whole registers.
-    Lane {
-        kernel: Kernel,
-        s: [Slot; 4],
-    },
+    /// A function of whole registers, the [`Lane`] of this place.
+    Lane,
     Approx {
         op: Approx,
         d: Slot,
@@ -234,6 +232,8 @@ pub(crate) enum Action {
         members: Slot,
     },
     Shuffle(u16),
+    /// A shuffle that the [`Lane`] of this place does when the whole warp is here.
+    Exchange(u16),
     Vote(u16),
     ActiveMask {
         d: Slot,
@@ -244,6 +244,13 @@ pub(crate) enum Action {
     Unsupported(u16),
 }
 
+/// A function of whole registers and the slots it works on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    pub function: LaneFunction,
+    pub s: Slots,
+}
+
 /// One action under its guard, as in [`Instr`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
@@ -252,6 +259,8 @@ pub(crate) struct Step {
     pub flip: bool,
     /// How many unguarded [`Action::Lane`] stand here in a row, at most 255.
     pub run: u8,
+    /// The same for a whole warp, which does [`Action::Exchange`] likewise.
+    pub whole_run: u8,
 }
 
 /// A lane-wise function of up to three operands, for everything without an [`Op`] of its own.
@@ -276,6 +285,8 @@ pub(crate) struct Access {
     pub regs: [Reg; 8],
     pub base: Option<Reg>,
     pub offset: i64,
+    /// A long register that holds one value in all lanes, added to the address.
+    pub plus: Option<Slot>,
     /// `.volatile`, `.relaxed`, `.acquire`, `.release`: does not race with its like.
     pub strong: bool,
 }
@@ -361,6 +372,8 @@ pub(crate) struct Shuffle {
     pub members: Slot,
     /// Values of `b` and `c` where they and the full member mask are constants.
     pub fixed: Option<(u32, u32)>,
+    /// What does it for a whole warp, where there is such a kernel, and its last slot.
+    pub whole: Option<(Kernel, Slot)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,15 +4,15 @@
 //! of the value already there does not race with the store that put it there. Barriers of a part
 //! of the block order the whole block here: such races can be missed, none is invented.
 
+mod many;
 mod record;
 
-use crate::exec::warp::lanes;
 use crate::fault::RaceKind;
 use crate::program::SharedArray;
 pub(crate) use record::LAST_CLOCK;
 use record::{
-    ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, against, conflicts, joined, merged,
-    other, recent, record,
+    ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, merged, other, recent,
+    record,
 };
 use std::ops::Range;
 
@@ -307,192 +307,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Atomic updates of words by the lanes of a mask, in order, as long as nothing stands against
-    /// them: only atomics touched the words in this epoch. `f` gives a lane's new value; `before`
-    /// receives the old ones. Returns the lanes that are left.
-    #[inline(always)]
-    pub fn update_words(
-        &mut self,
-        addresses: &[u64; 32],
-        mask: u32,
-        first: Toucher,
-        before: &mut [u64; 32],
-        f: impl Fn(u32, usize) -> u32,
-    ) -> u32 {
-        let (first, epoch) = (record(self.epoch, first, true), self.epoch as u32);
-        for l in lanes(mask) {
-            let left = mask & (u32::MAX << l);
-            let at = addresses[l] as usize;
-            if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(4) {
-                return left;
-            }
-            let (Some(four), Some(state), Some(word), Some(writer), Some(reader)) = (
-                self.fours.get_mut(at / 16),
-                self.state.as_chunks::<4>().0.get(at / 4),
-                self.data.as_chunks_mut::<4>().0.get_mut(at / 4),
-                self.writers.get_mut(at / 4),
-                self.readers.get_mut(at / 4),
-            ) else {
-                return left;
-            };
-            let mine = first + ((l as u64) << THREAD_SHIFT);
-            let free =
-                |old: u64| (old ^ mine) >> EPOCH_SHIFT != 0 || old & (SPLIT | ATOMIC) == ATOMIC;
-            if *state != [INIT; 4] || !free(*writer) || !free(*reader) {
-                return left;
-            }
-            *four = Four { stored: epoch, read: epoch };
-            let next = joined(*writer, mine);
-            *reader = if *reader == *writer { next } else { joined(*reader, mine) };
-            *writer = next;
-            let old = u32::from_le_bytes(*word);
-            *word = f(old, l).to_le_bytes();
-            before[l] = old.into();
-        }
-        0
-    }
-
-    /// Reads of pieces anywhere by the lanes of a mask, when nothing stands against any; `false`
-    /// asks for the slow way.
-    #[inline(always)]
-    pub fn read_apart<const BYTES: usize>(
-        &mut self,
-        addresses: &[u64; 32],
-        mask: u32,
-        first: Toucher,
-        out: &mut [[u8; BYTES]; 32],
-    ) -> bool {
-        if !BYTES.is_multiple_of(4) {
-            return false;
-        }
-        let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
-        // A loop: closures of iterators are not compiled with it.
-        for l in lanes(mask) {
-            let at = addresses[l] as usize;
-            if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(BYTES) {
-                return false;
-            }
-            let cells = at / 4..at / 4 + BYTES / 4;
-            let (Some(four), Some(state), Some(data), Some(writers), Some(readers)) = (
-                self.fours.get_mut(at / 16),
-                self.state.get(at..at + BYTES),
-                self.data.get(at..at + BYTES),
-                self.writers.get(cells.clone()),
-                self.readers.get_mut(cells),
-            ) else {
-                return false;
-            };
-            let mine = first + ((l as u64) << THREAD_SHIFT);
-            if *state != [INIT; BYTES] || four.stored == epoch && against(writers, mine) {
-                return false;
-            }
-            if four.read != epoch {
-                readers.fill(mine);
-                four.read = epoch;
-            } else if BYTES == 4 {
-                for reader in readers {
-                    *reader = joined(*reader, mine);
-                }
-            } else {
-                for reader in readers {
-                    *reader = merged(*reader, mine);
-                }
-            }
-            out[l].copy_from_slice(data);
-        }
-        true
-    }
-
-    /// Stores of pieces anywhere by the lanes of a mask, in order, as long as nothing stands
-    /// against them; returns the lanes that are left. Without `ARRIVED` the bytes are only
-    /// announced: nothing may read them.
-    #[inline(always)]
-    pub fn write_apart<const BYTES: usize, const ARRIVED: bool>(
-        &mut self,
-        addresses: &[u64; 32],
-        mask: u32,
-        first: Toucher,
-        pieces: &[[u8; BYTES]],
-    ) -> u32 {
-        if !BYTES.is_multiple_of(4) {
-            return mask;
-        }
-        let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
-        for l in lanes(mask) {
-            let left = mask & (u32::MAX << l);
-            let at = addresses[l] as usize;
-            if addresses[l] >= self.state.len() as u64 || !at.is_multiple_of(BYTES) {
-                return left;
-            }
-            let cells = at / 4..at / 4 + BYTES / 4;
-            let (Some(four), Some(state), Some(data), Some(writers), Some(readers), Some(piece)) = (
-                self.fours.get_mut(at / 16),
-                self.state.get_mut(at..at + BYTES),
-                self.data.get_mut(at..at + BYTES),
-                self.writers.get_mut(cells.clone()),
-                self.readers.get(cells),
-                pieces.get(l),
-            ) else {
-                return left;
-            };
-            let whole = *state == [INIT; BYTES] || *state == [UNINIT; BYTES];
-            let mine = first + ((l as u64) << THREAD_SHIFT);
-            let stored = four.stored == epoch && against(writers, mine);
-            if !whole || stored || four.read == epoch && against(readers, mine) {
-                return left;
-            }
-            four.stored = epoch;
-            writers.fill(mine);
-            state.fill(if ARRIVED { INIT } else { UNINIT });
-            if ARRIVED {
-                data.copy_from_slice(piece);
-            }
-        }
-        0
-    }
-
     /// Bytes become initialised or not without a thread's access (asynchronous copies).
     #[inline(always)]
     pub fn set_ready(&mut self, offset: usize, len: usize, ready: bool) {
         self.state[offset..offset + len].fill(if ready { INIT } else { UNINIT });
-    }
-
-    /// A read of the same bytes by two threads of one warp, or one alone, when nothing stands
-    /// against it; `false` asks for the slow way.
-    #[inline(always)]
-    pub fn read_same(&mut self, offset: u64, len: usize, a: Toucher, b: Option<Toucher>) -> bool {
-        let Some(cells) = self.cells(offset, len) else {
-            // Parts of words have records of their own.
-            let at = offset as usize;
-            let part = offset < self.state.len() as u64 && self.ready(at, len) == Some(true);
-            let mut read = |me| self.touch(at, len, me, Touch::Read, true).is_ok();
-            return part && read(a) && b.is_none_or(read);
-        };
-        let a = record(self.epoch, a, false);
-        let b = b.map_or(a, |b| record(self.epoch, b, false));
-        let fours = &mut self.fours[cells.start / 4..cells.end.div_ceil(4)];
-        let (stored, read) = recent(fours, self.epoch);
-        let mut against = false;
-        if stored {
-            for writer in &self.writers[cells.clone()] {
-                against |= conflicts(*writer, a) | conflicts(*writer, b);
-            }
-        }
-        if against {
-            return false;
-        }
-        for four in fours {
-            four.read = self.epoch as u32;
-        }
-        let readers = &mut self.readers[cells];
-        if read {
-            for reader in readers {
-                *reader = merged(merged(*reader, a), b);
-            }
-        } else {
-            readers.fill(merged(a, b));
-        }
-        true
     }
 
     /// The cells of whole words that hold values.

@@ -4,7 +4,7 @@
 
 mod definition;
 
-use crate::exec::access::{Target, addresses, resolve};
+use crate::exec::access::{Target, addresses, offset, resolve};
 use crate::exec::machine::Machine;
 use crate::exec::warp::{Warp, lanes};
 use crate::memory::{BufferId, Memory};
@@ -213,7 +213,7 @@ pub(crate) fn stored(warp: &Warp, machine: &mut Machine<'_>, what: &Access, mask
     if !reaches_global(what.space) {
         return;
     }
-    let addresses = addresses(warp, what.base, what.offset);
+    let addresses = addresses(warp, what.base, offset(warp, what) as i64);
     let Some(watch) = machine.watch.as_deref_mut() else { return };
     for lane in lanes(mask) {
         let Target::Global(address) = resolve(what.space, addresses[lane]) else { continue };

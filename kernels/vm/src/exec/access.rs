@@ -80,6 +80,13 @@ pub(crate) enum Shape {
     Scattered,
 }
 
+/// What is added to the base, the same for all lanes.
+#[inline(always)]
+pub(crate) fn offset(warp: &Warp, what: &Access) -> u64 {
+    let plus = what.plus.map_or(0, |slot| warp.longs[usize::from(slot)].0[0]);
+    plus.wrapping_add(what.offset as u64)
+}
+
 /// The first active lane's address, and how those of all active lanes lie.
 #[inline(always)]
 pub(crate) fn place(warp: &Warp, what: &Access, mask: u32, bytes: u64) -> (u64, Shape) {
@@ -87,7 +94,7 @@ pub(crate) fn place(warp: &Warp, what: &Access, mask: u32, bytes: u64) -> (u64, 
     // The second lane says which of the two shapes is left to look for.
     let next = (mask & mask.wrapping_sub(1)).trailing_zeros() as usize;
     let shift = bytes.trailing_zeros();
-    let offset = what.offset as u64;
+    let offset = offset(warp, what);
     match what.base {
         Some(reg) if reg.class == Class::Long => {
             let x = &warp.longs[usize::from(reg.slot)].0;
@@ -184,11 +191,26 @@ pub(crate) fn shared_trouble(
 /// Checks the marks of a global load.
 #[inline(always)]
 pub(crate) fn readable(shadow: &[u8]) -> bool {
-    let mut wrong = 0;
-    for mark in shadow {
-        wrong |= mark & (marks::INIT | marks::UNREAD) ^ marks::INIT;
+    const MASK: u64 = u64::from_ne_bytes([marks::INIT | marks::UNREAD; 8]);
+    const FINE: u64 = u64::from_ne_bytes([marks::INIT; 8]);
+    let wrong = |eight: &[u8; 8]| u64::from_ne_bytes(*eight) & MASK ^ FINE;
+    let (chunks, rest) = shadow.as_chunks::<32>();
+    let mut all = [0; 4];
+    for chunk in chunks {
+        let eights = chunk.as_chunks::<8>().0;
+        for i in 0..4 {
+            all[i] |= wrong(&eights[i]);
+        }
     }
-    wrong == 0
+    let mut any = all[0] | all[1] | all[2] | all[3];
+    let (eights, rest) = rest.as_chunks::<8>();
+    for eight in eights {
+        any |= wrong(eight);
+    }
+    for mark in rest {
+        any |= u64::from(mark & (marks::INIT | marks::UNREAD) ^ marks::INIT);
+    }
+    any == 0
 }
 
 /// Names what forbids a load of global bytes.
@@ -219,14 +241,14 @@ pub(crate) fn unreadable(
 /// Loads of lanes side by side or at one place, when nothing stands against it; `false` asks for
 /// [`load_each`].
 #[inline(always)]
-pub(crate) fn load<const CHECKS: bool>(
+pub(crate) fn load<const CHECKS: bool, const BYTES: usize>(
     warp: &mut Warp,
     machine: &mut Machine<'_>,
     what: &Access,
     mask: u32,
     pc: u32,
 ) -> bool {
-    let bytes = u64::from(what.bytes());
+    let bytes = BYTES as u64;
     let (first, shape) = place(warp, what, mask, bytes);
     let aligned = first & (bytes - 1) == 0;
     let span = match shape {
@@ -241,7 +263,7 @@ pub(crate) fn load<const CHECKS: bool>(
             && (!CHECKS || readable(&page.marks[at..at + span as usize]))
         {
             let data = &page.data[at..at + span as usize];
-            deliver(warp, what, mask, shape, data);
+            deliver::<BYTES>(warp, what, mask, shape, data);
             return true;
         }
         if what.space == Space::Shared && !what.strong {
@@ -256,12 +278,12 @@ pub(crate) fn load<const CHECKS: bool>(
                     let b = (mask & mask.wrapping_sub(1)).trailing_zeros();
                     let lane = |lane| Toucher { thread: warp.index * 32 + lane, ..me };
                     let b = (b < 32).then(|| lane(b));
-                    machine.shared.read_same(first, bytes as usize, lane(a), b)
+                    machine.shared.read_same::<BYTES>(first, lane(a), b)
                 }
             };
             if ok {
                 let data = &machine.shared.data[at..at + span as usize];
-                deliver(warp, what, mask, shape, data);
+                deliver::<BYTES>(warp, what, mask, shape, data);
                 return true;
             }
         }
@@ -293,7 +315,7 @@ pub(crate) fn load_each<const CHECKS: bool>(
     mask: u32,
     pc: u32,
 ) -> Result<(), Laned> {
-    let addresses = &addresses(warp, what.base, what.offset);
+    let addresses = &addresses(warp, what.base, offset(warp, what) as i64);
     by_size!(what.bytes(), gather(warp, machine, what, mask, pc, addresses))
 }
 
@@ -325,7 +347,7 @@ fn gather<const CHECKS: bool, const BYTES: usize>(
                 .map_err(|trouble| (l as u32, trouble))?;
         }
     }
-    deliver(warp, what, mask, Shape::Run(32), buffer.as_flattened());
+    deliver::<BYTES>(warp, what, mask, Shape::Run(32), buffer.as_flattened());
     Ok(())
 }
 

@@ -42,42 +42,90 @@ fn each<const CHECKS: bool, const BYTES: usize>(
     pc: u32,
     f: impl Fn(u64, u64, u64, bool) -> u64,
 ) -> Result<(), Laned> {
-    let addresses = addresses(warp, what.base, what.offset);
-    let mut before = [0; 32];
-    let mut left = mask;
     let window = match what.space {
         Space::Shared => Some(0),
         // Addresses elsewhere then lie outside.
         Space::Generic => Some(SHARED_BASE),
         _ => None,
     };
+    let mut before = [0; 32];
+    let mut left = mask;
     if let Some(base) = window
         && CHECKS
         && BYTES == 4
     {
-        let mut near = [0; 32];
-        for l in 0..32 {
-            near[l] = addresses[l].wrapping_sub(base);
+        left = words(warp, machine, what, mask, pc, base, &mut before, &f);
+        if left == 0 {
+            if let Some(d) = what.d {
+                put32(&mut warp.words[usize::from(d.slot)], &before, mask);
+            }
+            return Ok(());
         }
-        let [a, b] = [what.a, what.b].map(|reg| &warp.words[usize::from(reg.slot)].0);
-        let f = |old: u32, l: usize| f(old.into(), a[l].into(), b[l].into(), true) as u32;
-        let first = toucher(warp, 0, pc);
-        left = machine.shared.update_words(&near, mask, first, &mut before, f);
     }
-    for lane in lanes(left) {
-        let (a, b) = (warp.value(what.a, lane), warp.value(what.b, lane));
-        let target = resolve(what.space, addresses[lane]);
-        let me = toucher(warp, lane, pc);
-        let shared = matches!(target, Target::Shared(_));
-        before[lane] = exchange::<CHECKS, BYTES>(machine, target, me, |old| f(old, a, b, shared))
-            .map_err(|trouble| (lane as u32, trouble))?;
-    }
+    let mut before = before.map(u64::from);
+    rest::<CHECKS, BYTES>(warp, machine, what, left, pc, &mut before, f)?;
     match what.d {
         Some(Reg { class: Class::Word, slot }) => {
             put32(&mut warp.words[usize::from(slot)], &before.map(|old| old as u32), mask);
         }
         Some(d) => lanes(mask).for_each(|lane| warp.set(d, lane, before[lane])),
         None => {}
+    }
+    Ok(())
+}
+
+/// Updates words of shared memory as long as nothing stands against it; returns the lanes that are
+/// left.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn words(
+    warp: &Warp,
+    machine: &mut Machine<'_>,
+    what: &Atomic,
+    mask: u32,
+    pc: u32,
+    window: u64,
+    before: &mut [u32; 32],
+    f: impl Fn(u64, u64, u64, bool) -> u64,
+) -> u32 {
+    let [a, b] = [what.a, what.b].map(|reg| &warp.words[usize::from(reg.slot)].0);
+    let f = |old: u32, l: usize| f(old.into(), a[l].into(), b[l].into(), true) as u32;
+    let first = toucher(warp, 0, pc);
+    let offset = (what.offset as u64).wrapping_sub(window);
+    let shared = &mut machine.shared;
+    match what.base {
+        Some(Reg { class: Class::Word, slot }) => {
+            let x = &warp.words[usize::from(slot)].0;
+            let address = |l: usize| u64::from(x[l]).wrapping_add(offset);
+            shared.update_words(address, mask, first, before, f)
+        }
+        Some(reg) => {
+            let x = &warp.longs[usize::from(reg.slot)].0;
+            shared.update_words(|l| x[l].wrapping_add(offset), mask, first, before, f)
+        }
+        None => shared.update_words(|_| offset, mask, first, before, f),
+    }
+}
+
+/// Lane after lane, wherever the addresses lead.
+#[inline(always)]
+fn rest<const CHECKS: bool, const BYTES: usize>(
+    warp: &Warp,
+    machine: &mut Machine<'_>,
+    what: &Atomic,
+    mask: u32,
+    pc: u32,
+    before: &mut [u64; 32],
+    f: impl Fn(u64, u64, u64, bool) -> u64,
+) -> Result<(), Laned> {
+    let addresses = addresses(warp, what.base, what.offset);
+    for lane in lanes(mask) {
+        let (a, b) = (warp.value(what.a, lane), warp.value(what.b, lane));
+        let target = resolve(what.space, addresses[lane]);
+        let me = toucher(warp, lane, pc);
+        let shared = matches!(target, Target::Shared(_));
+        before[lane] = exchange::<CHECKS, BYTES>(machine, target, me, |old| f(old, a, b, shared))
+            .map_err(|trouble| (lane as u32, trouble))?;
     }
     Ok(())
 }

@@ -57,18 +57,19 @@ pub(crate) fn synchronous(
     action: &Action,
     mask: u32,
 ) -> Result<u32, Laned> {
-    if let Action::Shuffle(i) = *action {
+    if let Action::Shuffle(i) | Action::Exchange(i) = *action {
         let what = &machine.entry.shuffles[usize::from(i)];
         if mask == FULL
             && let Some((b, c)) = what.fixed
         {
-            shuffle_same(warp, what, b & 31, c);
+            let a = warp.words[usize::from(what.a)].0;
+            shuffle_whole(warp, what, &a, b as i32, c);
             return Ok(0);
         }
     }
     let members = match *action {
         Action::WarpSync { members } => members,
-        Action::Shuffle(i) => machine.entry.shuffles[usize::from(i)].members,
+        Action::Shuffle(i) | Action::Exchange(i) => machine.entry.shuffles[usize::from(i)].members,
         Action::Vote(i) => machine.entry.votes[usize::from(i)].members,
         _ => return Ok(0),
     };
@@ -127,7 +128,9 @@ fn group(
             warp.clock += 1;
             Ok(())
         }
-        Action::Shuffle(i) => shuffle(warp, &machine.entry.shuffles[usize::from(i)], mask),
+        Action::Shuffle(i) | Action::Exchange(i) => {
+            shuffle(warp, &machine.entry.shuffles[usize::from(i)], mask)
+        }
         Action::Vote(i) => {
             vote(warp, &machine.entry.votes[usize::from(i)], mask);
             Ok(())
@@ -148,7 +151,7 @@ fn shuffle(warp: &mut Warp, what: &Shuffle, mask: u32) -> Result<(), Laned> {
         }
         if different == 0 {
             let (by, clamp) = (b[0] & 31, c[0]);
-            shuffle_same(warp, what, by, clamp);
+            shuffle_whole(warp, what, &a, by as i32, clamp);
             return Ok(());
         }
     }
@@ -183,37 +186,6 @@ fn shuffle(warp: &mut Warp, what: &Shuffle, mask: u32) -> Result<(), Laned> {
         *p = *p & !mask | inside & mask;
     }
     Ok(())
-}
-
-/// Every lane takes part, and all have the same operands.
-#[inline(always)]
-fn shuffle_same(warp: &mut Warp, what: &Shuffle, by: u32, clamp: u32) {
-    if what.mode == ShuffleMode::Butterfly && clamp & 0x1f1f == 0x1f {
-        butterfly(warp, what, by);
-    } else {
-        let a = warp.words[usize::from(what.a)].0;
-        shuffle_whole(warp, what, &a, by as i32, clamp);
-    }
-}
-
-/// The exchange of lanes `by` apart, all of them taking part.
-#[inline(always)]
-fn butterfly(warp: &mut Warp, what: &Shuffle, by: u32) {
-    let a = &warp.words[usize::from(what.a)].0;
-    let mut d = [0; 32];
-    // Known distances become a few vector permutations.
-    match by {
-        1 => (0..32).for_each(|l| d[l] = a[l ^ 1]),
-        2 => (0..32).for_each(|l| d[l] = a[l ^ 2]),
-        4 => (0..32).for_each(|l| d[l] = a[l ^ 4]),
-        8 => (0..32).for_each(|l| d[l] = a[l ^ 8]),
-        16 => (0..32).for_each(|l| d[l] = a[l ^ 16]),
-        _ => (0..32).for_each(|l| d[l] = a[(l ^ by as usize) & 31]),
-    }
-    warp.words[usize::from(what.d)].0 = d;
-    if let Some(p) = what.p {
-        warp.predicates[usize::from(p)] = FULL;
-    }
 }
 
 /// Every lane takes part and all agree on distance and clamp: no lane can be missing.

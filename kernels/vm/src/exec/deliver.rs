@@ -2,71 +2,78 @@
 
 use super::access::Shape;
 use super::lane::{put32, put64};
-use super::warp::{FULL, Warp, lanes};
+use super::warp::{Warp, lanes};
 use crate::program::{Access, Class};
 
 /// Spreads loaded bytes that lie together over the destination registers.
 #[inline(always)]
-pub(super) fn deliver(warp: &mut Warp, what: &Access, mask: u32, shape: Shape, data: &[u8]) {
+pub(super) fn deliver<const BYTES: usize>(
+    warp: &mut Warp,
+    what: &Access,
+    mask: u32,
+    shape: Shape,
+    data: &[u8],
+) {
     let width = usize::from(what.width_bytes);
-    let bytes = what.bytes() as usize;
     if shape == Shape::Uniform {
-        for i in 0..usize::from(what.count) {
-            let value = extend(data, i * width, what);
-            let slot = usize::from(what.regs[i].slot);
-            if what.regs[i].class == Class::Word {
-                put32(&mut warp.words[slot], &[value as u32; 32], mask);
-            } else {
-                put64(&mut warp.longs[slot], &[value; 32], mask);
-            }
-        }
-        return;
+        return deliver_same::<BYTES>(warp, what, mask, data);
     }
     let plain = what.count == 1 && !(what.signed && width < 4);
-    match (width, what.regs[0].class) {
-        (4, Class::Word) if plain => {
+    let slot = usize::from(what.regs[0].slot);
+    match (BYTES, width, what.regs[0].class) {
+        (4, 4, Class::Word) => {
             let mut t = [0; 32];
             for (t, chunk) in t.iter_mut().zip(data.as_chunks::<4>().0) {
                 *t = u32::from_le_bytes(*chunk);
             }
-            return put32(&mut warp.words[usize::from(what.regs[0].slot)], &t, mask);
+            return put32(&mut warp.words[slot], &t, mask);
         }
-        (2, Class::Word) if plain => {
+        (2, 2, Class::Word) if plain => {
             let mut t = [0; 32];
             for (t, chunk) in t.iter_mut().zip(data.as_chunks::<2>().0) {
                 *t = u32::from(u16::from_le_bytes(*chunk));
             }
-            return put32(&mut warp.words[usize::from(what.regs[0].slot)], &t, mask);
+            return put32(&mut warp.words[slot], &t, mask);
         }
-        (8, Class::Long) if plain => {
+        (8, 8, Class::Long) => {
             let mut t = [0; 32];
             for (t, chunk) in t.iter_mut().zip(data.as_chunks::<8>().0) {
                 *t = u64::from_le_bytes(*chunk);
             }
-            return put64(&mut warp.longs[usize::from(what.regs[0].slot)], &t, mask);
+            return put64(&mut warp.longs[slot], &t, mask);
         }
+        (8, 4, _) => return deliver_words::<2, 8>(warp, what, mask, data),
+        (16, 4, _) => return deliver_words::<4, 16>(warp, what, mask, data),
         _ => {}
     }
-    if mask != FULL || what.signed && width < 4 {
-        return deliver_each(warp, what, mask, |l| &data[l * bytes..]);
-    }
-    match (width, what.count) {
-        (4, 2) => return deliver_words::<2, 8>(warp, what, data),
-        (4, 4) => return deliver_words::<4, 16>(warp, what, data),
-        _ => {}
+    deliver_each(warp, what, mask, |l| &data[l * BYTES..]);
+}
+
+/// The same element for every lane.
+#[inline(always)]
+fn deliver_same<const BYTES: usize>(warp: &mut Warp, what: &Access, mask: u32, data: &[u8]) {
+    let width = usize::from(what.width_bytes);
+    if BYTES == 4 && width == 4 && what.regs[0].class == Class::Word {
+        let value = u32_at(data, 0);
+        return put32(&mut warp.words[usize::from(what.regs[0].slot)], &[value; 32], mask);
     }
     for i in 0..usize::from(what.count) {
-        for (l, chunk) in data.chunks_exact(bytes).enumerate() {
-            warp.set(what.regs[i], l, extend(chunk, i * width, what));
+        let value = extend(data, i * width, what);
+        let slot = usize::from(what.regs[i].slot);
+        if what.regs[i].class == Class::Word {
+            put32(&mut warp.words[slot], &[value as u32; 32], mask);
+        } else {
+            put64(&mut warp.longs[slot], &[value; 32], mask);
         }
     }
 }
 
-/// The words of a full warp's vector load.
+/// The words of a vector load.
 #[inline(always)]
 fn deliver_words<const COUNT: usize, const BYTES: usize>(
     warp: &mut Warp,
     what: &Access,
+    mask: u32,
     data: &[u8],
 ) {
     let mut t = [[0u32; 32]; COUNT];
@@ -77,10 +84,11 @@ fn deliver_words<const COUNT: usize, const BYTES: usize>(
     }
     for (reg, t) in what.regs.iter().zip(&t) {
         match reg.class {
-            Class::Word => warp.words[usize::from(reg.slot)].0 = *t,
+            Class::Word => put32(&mut warp.words[usize::from(reg.slot)], t, mask),
             _ => {
-                for (l, x) in t.iter().enumerate() {
-                    warp.set(*reg, l, if what.signed { *x as i32 as u64 } else { u64::from(*x) });
+                for l in lanes(mask) {
+                    let x = t[l];
+                    warp.set(*reg, l, if what.signed { x as i32 as u64 } else { u64::from(x) });
                 }
             }
         }

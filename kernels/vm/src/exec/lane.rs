@@ -35,6 +35,9 @@ macro_rules! with_kernels {
             FNum f_num, FNan f_nan,
             Eq64 eq64, Ne64 ne64, LtS64 lt_s64, LeS64 le_s64, GtS64 gt_s64, GeS64 ge_s64,
             LtU64 lt_u64, LeU64 le_u64, GtU64 gt_u64, GeU64 ge_u64,
+            Broadcast broadcast, Swap1 swap1, Swap2 swap2, Swap4 swap4, Swap8 swap8, Swap16 swap16,
+            Up1 up1, Up2 up2, Up4 up4, Up8 up8, Up16 up16,
+            Down1 down1, Down2 down2, Down4 down4, Down8 down8, Down16 down16,
         }
     };
 }
@@ -338,6 +341,64 @@ pub(crate) fn select64(warp: &mut Warp, [d, a, b, p]: Slots, mask: u32) {
         t[l] = x[l] & ones | y[l] & !ones;
     }
     put64(&mut warp.longs[usize::from(d)], &t, mask);
+}
+
+/// Exchanges within a whole warp: a register, what each lane finds elsewhere in another or itself
+/// where there is no such lane, and (unless slot 0) who found something. Known distances become a
+/// few vector permutations.
+macro_rules! exchanges {
+    ($($name:ident = $from:expr, $found:expr;)*) => {$(
+        #[inline(always)]
+        pub(crate) fn $name(warp: &mut Warp, [d, a, p, _]: Slots, _: u32) {
+            let from = $from;
+            let a = &warp.words[usize::from(a)].0;
+            let mut t = [0; 32];
+            for l in 0..32 {
+                t[l] = a[from(l)];
+            }
+            warp.words[usize::from(d)].0 = t;
+            if p != 0 {
+                warp.predicates[usize::from(p)] = $found;
+            }
+        }
+    )*};
+}
+
+exchanges! {
+    swap1 = |l| l ^ 1, FULL;
+    swap2 = |l| l ^ 2, FULL;
+    swap4 = |l| l ^ 4, FULL;
+    swap8 = |l| l ^ 8, FULL;
+    swap16 = |l| l ^ 16, FULL;
+    up1 = |l| above::<1>(l), FULL << 1;
+    up2 = |l| above::<2>(l), FULL << 2;
+    up4 = |l| above::<4>(l), FULL << 4;
+    up8 = |l| above::<8>(l), FULL << 8;
+    up16 = |l| above::<16>(l), FULL << 16;
+    down1 = |l| below::<1>(l), FULL >> 1;
+    down2 = |l| below::<2>(l), FULL >> 2;
+    down4 = |l| below::<4>(l), FULL >> 4;
+    down8 = |l| below::<8>(l), FULL >> 8;
+    down16 = |l| below::<16>(l), FULL >> 16;
+}
+
+/// One lane's word for all.
+#[inline(always)]
+pub(crate) fn broadcast(warp: &mut Warp, [d, a, p, from]: Slots, _: u32) {
+    let value = warp.words[usize::from(a)].0[usize::from(from) & 31];
+    warp.words[usize::from(d)].0 = [value; 32];
+    // Slot 0 always holds.
+    warp.predicates[usize::from(p)] = FULL;
+}
+
+#[inline(always)]
+fn above<const BY: usize>(l: usize) -> usize {
+    if l < BY { l } else { l - BY }
+}
+
+#[inline(always)]
+fn below<const BY: usize>(l: usize) -> usize {
+    if l + BY > 31 { l } else { l + BY }
 }
 
 macro_rules! predicates {

@@ -2,7 +2,7 @@
 
 use super::copy::PendingCopy;
 use super::mbarrier::Mbarriers;
-use super::product::Operands;
+use super::product::{MatrixModel, Operands};
 use super::warp::Warp;
 use crate::approx::FloatModel;
 use crate::fault::{BufferPlace, FaultKind, MemorySpace};
@@ -41,6 +41,7 @@ pub(crate) struct Machine<'m> {
     pub data: &'m mut Vec<u8>,
     pub edges: &'m mut [u64],
     pub model: FloatModel,
+    pub matrix_model: MatrixModel,
     pub wide: Option<crate::dispatch::Wide>,
     /// Initialisation, marks and races are checked.
     pub checks: bool,

@@ -30,7 +30,8 @@ pub(crate) fn execute<const CHECKS: bool>(
             Ok(())
         }
         Matrix::Product(what) => {
-            dispatch::product(machine.wide, warp, machine.operands, what);
+            let model = machine.matrix_model;
+            dispatch::product(machine.wide, warp, machine.operands, what, model);
             Ok(())
         }
         Matrix::Multiply(what) => {

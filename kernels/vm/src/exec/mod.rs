@@ -7,6 +7,7 @@ pub(crate) mod atomic;
 mod bulk;
 pub(crate) mod collective;
 mod copy;
+mod crew;
 mod deliver;
 pub(crate) mod lane;
 pub(crate) mod machine;
@@ -28,17 +29,19 @@ use crate::dispatch;
 use crate::fault::{Fault, FaultKind, LaunchError, Party, Stop};
 use crate::memory::Memory;
 use crate::module::{Entry, Module};
-use crate::program::{Class, Special};
+use crate::program::Special;
 use crate::shared::Shared;
 use crate::watch::Watch;
 use copy::PendingCopy;
+use crew::Crews;
 use machine::{Gate, Local, Machine, Trouble};
 use mbarrier::Mbarriers;
+pub use product::MatrixModel;
 use product::Operands;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use step::{Outcome, Raise, Raised};
-use warp::{Fragment, Longs, State, Warp, Words};
+use warp::{Fragment, State, Warp};
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -79,12 +82,18 @@ pub struct Options {
     pub checks: bool,
     /// Whose approximate functions.
     pub float_model: FloatModel,
+    /// How matrix products add.
+    pub matrix_model: MatrixModel,
 }
 
 impl Default for Options {
     /// Everything checked.
     fn default() -> Options {
-        Options { checks: true, float_model: FloatModel::default() }
+        Options {
+            checks: true,
+            float_model: FloatModel::default(),
+            matrix_model: MatrixModel::default(),
+        }
     }
 }
 
@@ -104,7 +113,7 @@ pub struct Stats {
 struct Scratch {
     shared: Shared,
     local: Local,
-    warps: Vec<Warp>,
+    crews: Crews,
     data: Vec<u8>,
     copies: Vec<VecDeque<PendingCopy>>,
     commits: Vec<[u32; 32]>,
@@ -229,13 +238,7 @@ fn run(
     if scratch.copies.len() < warp_count {
         scratch.copies.resize_with(warp_count, VecDeque::new);
     }
-    if scratch.warps.len() < warp_count {
-        scratch.warps.resize_with(warp_count, Warp::default);
-    }
-    let warps = &mut scratch.warps[..warp_count];
-    for (index, warp) in warps.iter_mut().enumerate() {
-        prepare(warp, index as u32, entry, launch);
-    }
+    let warps = scratch.crews.ready(entry, launch, warp_count);
     let mut machine = Machine {
         module,
         entry,
@@ -246,6 +249,7 @@ fn run(
         data: &mut scratch.data,
         edges: &mut counts.edges,
         model: options.float_model,
+        matrix_model: options.matrix_model,
         wide: dispatch::detect(),
         checks: options.checks,
         left: limits.instructions,
@@ -282,86 +286,6 @@ fn run(
     let printed = std::mem::take(&mut machine.printed);
     let stats = Stats { warp_instructions: limits.instructions - machine.left, blocks, printed };
     result.map(|()| stats)
-}
-
-/// Gives a warp its registers, constants, parameters and thread numbers.
-fn prepare(warp: &mut Warp, index: u32, entry: &Entry, launch: &Launch<'_>) {
-    warp.index = index;
-    let size = [entry.words, entry.longs, entry.predicates].map(|n| n as usize);
-    // What a thread may read before writing is zeroed at each block's start; the rest of the
-    // slots need no value.
-    warp.words.resize(size[0], Words([0; 32]));
-    warp.longs.resize(size[1], Longs([0; 32]));
-    warp.predicates.clear();
-    warp.predicates.resize(size[2].max(1), 0);
-    warp.predicates[0] = warp::FULL;
-    for (slot, value) in &entry.word_constants {
-        warp.words[usize::from(*slot)].0 = [*value; 32];
-    }
-    for (slot, value) in &entry.long_constants {
-        warp.longs[usize::from(*slot)].0 = [*value; 32];
-    }
-    for (offset, width, signed, reg) in &entry.parameter_slots {
-        let at = *offset as usize;
-        let mut bytes = [0u8; 8];
-        let width = usize::from(*width);
-        if let Some(given) = launch.parameters.get(at..at + width) {
-            bytes[..width].copy_from_slice(given);
-        }
-        let mut value = u64::from_le_bytes(bytes);
-        if *signed && width < 8 {
-            let unused = 64 - 8 * width as u32;
-            value = ((value << unused) as i64 >> unused) as u64;
-        }
-        warp.fill(*reg, value);
-    }
-    for (special, reg) in &entry.specials {
-        let values = special_values(*special, index, entry, launch);
-        match reg.class {
-            Class::Word => warp.words[usize::from(reg.slot)].0 = values,
-            Class::Long => warp.longs[usize::from(reg.slot)].0 = values.map(u64::from),
-            Class::Predicate => {}
-        }
-    }
-}
-
-/// A special register in every lane of a warp; those of the block are set at its start.
-fn special_values(special: Special, warp: u32, entry: &Entry, launch: &Launch<'_>) -> [u32; 32] {
-    let [bx, by, bz] = launch.block;
-    let first = warp * 32;
-    let lanes = |f: fn(u32) -> u32| std::array::from_fn(|lane| f(lane as u32));
-    let same = |value| [value; 32];
-    match special {
-        Special::Tid(0) if first + 32 <= bx => std::array::from_fn(|lane| first + lane as u32),
-        Special::Tid(axis) => {
-            let (mut x, mut y, mut z) = (first % bx, first / bx % by, first / bx / by);
-            std::array::from_fn(|_| {
-                let value = [x, y, z][usize::from(axis).min(2)];
-                x += 1;
-                if x == bx {
-                    (x, y) = (0, y + 1);
-                }
-                if y == by {
-                    (y, z) = (0, z + 1);
-                }
-                value
-            })
-        }
-        Special::Ntid(axis) => same(launch.block[usize::from(axis).min(2)]),
-        Special::Nctaid(axis) => same(launch.grid[usize::from(axis).min(2)]),
-        Special::Ctaid(_) | Special::Zero => same(0),
-        Special::Lane => lanes(|lane| lane),
-        Special::Warp => same(warp),
-        Special::WarpCount => same((bx * by * bz).div_ceil(32)),
-        Special::LaneMaskEq => lanes(|lane| 1 << lane),
-        Special::LaneMaskLt => lanes(|lane| (1 << lane) - 1),
-        Special::LaneMaskLe => lanes(|lane| (1 << lane) | ((1 << lane) - 1)),
-        Special::LaneMaskGt => lanes(|lane| !((1 << lane) | ((1 << lane) - 1))),
-        Special::LaneMaskGe => lanes(|lane| !((1 << lane) - 1)),
-        Special::DynamicShared => same(launch.dynamic_shared_bytes),
-        Special::TotalShared => same(entry.static_shared_bytes + launch.dynamic_shared_bytes),
-        Special::DynamicBase => same(entry.dynamic_shared_offset),
-    }
 }
 
 fn start_block(warps: &mut [Warp], machine: &mut Machine<'_>, block: [u32; 3], threads: u32) {

@@ -13,6 +13,17 @@ use super::warp::{Warp, lanes};
 use crate::float::{NAN_F32, Rounding, narrow, power_of_two};
 use crate::program::{Product, Shape, Slot};
 
+/// How matrix products of f16 or bf16 factors add into f32.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum MatrixModel {
+    /// As an H200, to the bit.
+    #[default]
+    H200,
+    /// In ordinary f32: each product rounded, then added, in the order of k. Faster, and what no
+    /// tensor core gives to the bit.
+    F32,
+}
+
 /// The four registers of an accumulator: lane l of register r holds row 8(r / 2) + l / 4 and
 /// column 2(l % 4) + r % 2.
 type Accumulator = [[u32; 32]; 4];
@@ -63,12 +74,13 @@ struct Right {
 /// neighbouring factors of row or column l / 4.
 struct Source<const N: usize> {
     shape: Option<Shape>,
+    model: MatrixModel,
     words: [[u32; 32]; N],
 }
 
 impl<const N: usize> Default for Source<N> {
     fn default() -> Self {
-        Source { shape: None, words: [[0; 32]; N] }
+        Source { shape: None, model: MatrixModel::H200, words: [[0; 32]; N] }
     }
 }
 
@@ -76,8 +88,8 @@ impl<const N: usize> Source<N> {
     /// Notes where the factors come from; true when they are new. Registers that the shape lacks
     /// read as zeros.
     #[inline(always)]
-    fn hold(&mut self, shape: Shape, warp: &Warp, registers: &[Slot]) -> bool {
-        let mut new = self.shape != Some(shape);
+    fn hold(&mut self, shape: Shape, model: MatrixModel, warp: &Warp, registers: &[Slot]) -> bool {
+        let mut new = self.shape != Some(shape) || self.model != model;
         for (i, source) in self.words.iter_mut().enumerate() {
             let words = registers.get(i).map_or(&[0; 32], |slot| warp.word(*slot));
             let mut different = 0;
@@ -89,7 +101,7 @@ impl<const N: usize> Source<N> {
                 new = true;
             }
         }
-        self.shape = Some(shape);
+        (self.shape, self.model) = (Some(shape), model);
         new
     }
 
@@ -120,12 +132,12 @@ struct Work<'o> {
 
 impl Operands {
     #[inline(always)]
-    fn hold(&mut self, warp: &Warp, what: &Product) -> Work<'_> {
+    fn hold(&mut self, warp: &Warp, what: &Product, model: MatrixModel) -> Work<'_> {
         let (a, b) = what.shape.registers();
         let Operands { left, rights } = self;
         let right = &mut rights[usize::from(what.b[0] >> 1) % RIGHT_KEPT];
-        let new_left = left.source.hold(what.shape, warp, &what.a[..a]);
-        let new_right = right.source.hold(what.shape, warp, &what.b[..b]);
+        let new_left = left.source.hold(what.shape, model, warp, &what.a[..a]);
+        let new_right = right.source.hold(what.shape, model, warp, &what.b[..b]);
         Work { left, right, new_left, new_right }
     }
 }

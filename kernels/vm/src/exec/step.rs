@@ -58,44 +58,49 @@ pub(crate) fn run<V: Vectors>(
 ) -> Result<Outcome, Box<Raised>> {
     let entry = machine.entry;
     let code = entry.code.as_slice();
-    let mut slice = SLICE.min(machine.left);
+    let mut slice = SLICE.min(machine.left) as u32;
     let granted = slice;
     let mut patience = PATIENCE;
     'pick: loop {
         let lenient = warp.yielding.is_some();
         let Some(Fragment { mut pc, mut mask, .. }) = warp.pick() else {
-            machine.left -= granted - slice;
+            machine.left -= u64::from(granted - slice);
             return Ok(if warp.alive == 0 { Outcome::Exited } else { Outcome::Blocked });
         };
         let mut divergent = !warp.fragments.is_empty();
         // Nobody else stands before this place, so until then there is no one to meet.
         let mut meeting = 0;
+        // What was executed since the last jump are the steps from here; from `stop` on, someone
+        // may have to be met or the slice may be used up.
+        let mut from = pc;
+        let mut stop = 0;
         loop {
-            if pc >= meeting {
-                if meet(warp, pc, &mut mask, lenient, &mut meeting) {
-                    continue 'pick;
+            if pc >= stop {
+                slice -= pc - from;
+                from = pc;
+                if pc >= meeting {
+                    if meet(warp, pc, &mut mask, lenient, &mut meeting) {
+                        continue 'pick;
+                    }
+                    divergent = !warp.fragments.is_empty();
                 }
-                divergent = !warp.fragments.is_empty();
-            }
-            if slice == 0 {
-                machine.left -= granted;
-                warp.fragments.push(Fragment { pc, mask, state: State::Ready });
-                return Ok(Outcome::Slice);
+                if slice == 0 {
+                    machine.left -= u64::from(granted);
+                    warp.fragments.push(Fragment { pc, mask, state: State::Ready });
+                    return Ok(Outcome::Slice);
+                }
+                stop = meeting.min(pc + slice);
             }
             let step = &code[pc as usize];
-            if step.run != 0 {
-                let run = u64::from(step.run).min(slice).min(u64::from(meeting - pc));
-                slice -= run;
-                let steps = &code[pc as usize..];
-                for step in steps.iter().take(run as usize) {
-                    if let Action::Lane { kernel, s } = step.action {
-                        vectors.lane(kernel, warp, s, mask);
-                    }
+            let run = if mask == FULL { step.whole_run } else { step.run };
+            if run != 0 {
+                let (first, run) = (pc as usize, u32::from(run).min(stop - pc));
+                for lane in &entry.lanes[first..first + run as usize] {
+                    lane.function.call(warp, lane.s, mask);
                 }
-                pc += run as u32;
+                pc += run;
                 continue;
             }
-            slice -= 1;
             let mut m = mask;
             if step.guard != 0 {
                 let p = warp.predicates[usize::from(step.guard)];
@@ -106,7 +111,14 @@ pub(crate) fn run<V: Vectors>(
                 }
             }
             match step.action {
-                Action::Lane { kernel, s } => vectors.lane(kernel, warp, s, m),
+                Action::Lane => {
+                    let lane = &entry.lanes[pc as usize];
+                    lane.function.call(warp, lane.s, m);
+                }
+                Action::Exchange(_) if m == FULL => {
+                    let lane = &entry.lanes[pc as usize];
+                    lane.function.call(warp, lane.s, m);
+                }
                 Action::Approx { op, d, a } => vectors.approximate(warp, machine, [d, a], op, m),
                 Action::Pure(i) => alu::pure(warp, &entry.pures[usize::from(i)], m),
                 Action::Load(i) => {
@@ -143,6 +155,7 @@ pub(crate) fn run<V: Vectors>(
                             continue;
                         }
                     }
+                    slice -= pc + 1 - from;
                     if divergent && target <= pc {
                         patience -= 1;
                         if patience == 0 {
@@ -152,59 +165,23 @@ pub(crate) fn run<V: Vectors>(
                             continue 'pick;
                         }
                     }
-                    pc = target;
+                    (pc, from, stop) = (target, target, 0);
                     meeting = if divergent { 0 } else { u32::MAX };
                     continue;
                 }
                 Action::BranchTable(i) => {
-                    let table = &entry.tables[usize::from(i)];
-                    let index = warp.words[usize::from(table.index)].0;
-                    let rest = mask & !m;
-                    let mut left = m;
-                    while left != 0 {
-                        let first = left.trailing_zeros() as usize;
-                        let value = index[first];
-                        let Some(target) = table.targets.get(value as usize) else {
-                            let kind = FaultKind::BadBranchIndex {
-                                index: value,
-                                targets: table.targets.len() as u32,
-                            };
-                            return Err(raise(pc, left, Raise::Trouble(kind.into())));
-                        };
-                        let group = lanes(left).filter(|l| index[*l] == value);
-                        let group = group.fold(0, |all, l| all | 1u32 << l);
-                        machine.edges[usize::from(table.edge) + value as usize] += 1;
-                        crate::dispatch::count_edge(entry.edge_seed, table.edge + value as u16);
-                        warp.fragments.push(Fragment {
-                            pc: *target,
-                            mask: group,
-                            state: State::Ready,
-                        });
-                        left &= !group;
-                    }
-                    if rest != 0 {
-                        warp.fragments.push(Fragment {
-                            pc: pc + 1,
-                            mask: rest,
-                            state: State::Ready,
-                        });
-                    }
+                    slice -= pc + 1 - from;
+                    branch_table(warp, machine, i, mask, m, pc)?;
                     continue 'pick;
                 }
                 Action::Exit => {
-                    warp.alive &= !m;
-                    machine.alive_threads -= m.count_ones();
-                    // Those who wait for the lanes that left may go on.
-                    for fragment in &mut warp.fragments {
-                        if fragment.state == State::Gathering {
-                            fragment.state = State::Ready;
-                        }
-                    }
+                    leave(warp, machine, m);
                     mask &= !m;
                     if mask == 0 {
+                        slice -= pc + 1 - from;
                         continue 'pick;
                     }
-                    meeting = 0;
+                    (meeting, stop) = (0, 0);
                 }
                 Action::Barrier(i) => {
                     let barrier = &entry.barriers[usize::from(i)];
@@ -212,11 +189,15 @@ pub(crate) fn run<V: Vectors>(
                         collective::arrive(warp, machine, barrier, m, pc).map_err(laned(pc))?;
                     mask &= !waiting;
                     if mask == 0 {
+                        slice -= pc + 1 - from;
                         continue 'pick;
                     }
                     divergent |= waiting != 0;
                 }
-                Action::WarpSync { .. } | Action::Shuffle(_) | Action::Vote(_) => {
+                Action::WarpSync { .. }
+                | Action::Shuffle(_)
+                | Action::Exchange(_)
+                | Action::Vote(_) => {
                     let waiting =
                         vectors.synchronous(warp, machine, &step.action, m).map_err(laned(pc))?;
                     if waiting != 0 {
@@ -227,6 +208,7 @@ pub(crate) fn run<V: Vectors>(
                         });
                         mask &= !waiting;
                         if mask == 0 {
+                            slice -= pc + 1 - from;
                             continue 'pick;
                         }
                         // The rest moves on; it does not come by here again before a jump.
@@ -243,6 +225,7 @@ pub(crate) fn run<V: Vectors>(
                         warp.fragments.push(Fragment { pc, mask: m, state: State::Gathering });
                         mask &= !m;
                         if mask == 0 {
+                            slice -= pc + 1 - from;
                             continue 'pick;
                         }
                         divergent = true;
@@ -259,12 +242,14 @@ pub(crate) fn run<V: Vectors>(
                             warp.fragments.push(Fragment { pc, mask: m, state: State::Gathering });
                             mask &= !m;
                             if mask == 0 {
+                                slice -= pc + 1 - from;
                                 continue 'pick;
                             }
                             divergent = true;
                         }
                         Turn::Yield => {
-                            machine.left -= granted - slice;
+                            slice -= pc + 1 - from;
+                            machine.left -= u64::from(granted - slice);
                             let (pc, state) = (pc + 1, State::Ready);
                             // Lanes further on go first: they may be who is waited for.
                             warp.yielding = Some(pc);
@@ -281,6 +266,55 @@ pub(crate) fn run<V: Vectors>(
                 Action::Unsupported(i) => return Err(raise(pc, m, Raise::Unsupported(i))),
             }
             pc += 1;
+        }
+    }
+}
+
+/// Sends the lanes of `m` to the places their indices name and the rest of `mask` on.
+#[inline(never)]
+fn branch_table(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    table: u16,
+    mask: u32,
+    m: u32,
+    pc: u32,
+) -> Result<(), Box<Raised>> {
+    let entry = machine.entry;
+    let table = &entry.tables[usize::from(table)];
+    let index = warp.words[usize::from(table.index)].0;
+    let mut left = m;
+    while left != 0 {
+        let first = left.trailing_zeros() as usize;
+        let value = index[first];
+        let Some(target) = table.targets.get(value as usize) else {
+            let kind =
+                FaultKind::BadBranchIndex { index: value, targets: table.targets.len() as u32 };
+            return Err(raise(pc, left, Raise::Trouble(kind.into())));
+        };
+        let group = lanes(left).filter(|l| index[*l] == value);
+        let group = group.fold(0, |all, l| all | 1u32 << l);
+        machine.edges[usize::from(table.edge) + value as usize] += 1;
+        crate::dispatch::count_edge(entry.edge_seed, table.edge + value as u16);
+        warp.fragments.push(Fragment { pc: *target, mask: group, state: State::Ready });
+        left &= !group;
+    }
+    let rest = mask & !m;
+    if rest != 0 {
+        warp.fragments.push(Fragment { pc: pc + 1, mask: rest, state: State::Ready });
+    }
+    Ok(())
+}
+
+/// Threads exit.
+#[inline(never)]
+fn leave(warp: &mut Warp, machine: &mut Machine<'_>, m: u32) {
+    warp.alive &= !m;
+    machine.alive_threads -= m.count_ones();
+    // Those who wait for the lanes that left may go on.
+    for fragment in &mut warp.fragments {
+        if fragment.state == State::Gathering {
+            fragment.state = State::Ready;
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Stores of a warp: consecutive addresses at once, everything else lane by lane.
 
 use super::access::{
-    GLOBAL_START, Shape, Target, addresses, by_size, local_at, place, resolve, shared_trouble,
-    space_of, toucher,
+    GLOBAL_START, Shape, Target, addresses, by_size, local_at, offset, place, resolve,
+    shared_trouble, space_of, toucher,
 };
+use super::lane::lanes_where;
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
 use super::warp::{Warp, lanes};
@@ -15,14 +16,14 @@ use crate::syntax::Space;
 
 /// Stores of lanes side by side, when nothing stands against it; `false` asks for [`store_each`].
 #[inline(always)]
-pub(crate) fn store<const CHECKS: bool>(
+pub(crate) fn store<const CHECKS: bool, const BYTES: usize>(
     warp: &mut Warp,
     machine: &mut Machine<'_>,
     what: &Access,
     mask: u32,
     pc: u32,
 ) -> bool {
-    let bytes = what.bytes() as usize;
+    let bytes = BYTES;
     let (first, shape) = place(warp, what, mask, bytes as u64);
     let span = match shape {
         Shape::Run(n) => n * bytes,
@@ -41,7 +42,7 @@ pub(crate) fn store<const CHECKS: bool>(
                 for mark in shadow {
                     *mark |= marks::INIT | marks::WRITTEN;
                 }
-                collect(warp, what, lane, &mut page.data[at..at + span], bytes);
+                collect::<BYTES>(warp, what, lane, &mut page.data[at..at + span]);
                 return true;
             }
         }
@@ -54,7 +55,7 @@ pub(crate) fn store<const CHECKS: bool>(
                 at + span <= machine.shared.data.len()
             };
             if ok {
-                collect(warp, what, lane, &mut machine.shared.data[at..at + span], bytes);
+                collect::<BYTES>(warp, what, lane, &mut machine.shared.data[at..at + span]);
                 return true;
             }
         }
@@ -71,48 +72,41 @@ pub(crate) fn store_each<const CHECKS: bool>(
     mask: u32,
     pc: u32,
 ) -> Result<(), Laned> {
-    let addresses = &addresses(warp, what.base, what.offset);
+    let addresses = &addresses(warp, what.base, offset(warp, what) as i64);
     by_size!(what.bytes(), scatter(warp, machine, what, mask, pc, addresses))
 }
 
 /// The bytes that lanes from `lane` on store, one after the other, as many as fit.
 #[inline(always)]
-fn collect(warp: &Warp, what: &Access, lane: usize, buffer: &mut [u8], bytes: usize) {
+fn collect<const BYTES: usize>(warp: &Warp, what: &Access, lane: usize, buffer: &mut [u8]) {
     let width = usize::from(what.width_bytes);
-    if what.count == 1 {
-        let slot = usize::from(what.regs[0].slot);
-        match (width, what.regs[0].class) {
-            (4, Class::Word) => {
-                let x = &warp.words[slot].0[lane..];
-                for (to, x) in buffer.as_chunks_mut::<4>().0.iter_mut().zip(x) {
-                    *to = x.to_le_bytes();
-                }
-                return;
+    let slot = usize::from(what.regs[0].slot);
+    let lane = lane & 31;
+    match (BYTES, width, what.regs[0].class) {
+        (4, 4, Class::Word) => {
+            let x = &warp.words[slot].0[lane..];
+            for (to, x) in buffer.as_chunks_mut::<4>().0.iter_mut().zip(x) {
+                *to = x.to_le_bytes();
             }
-            (2, Class::Word) => {
-                let x = &warp.words[slot].0[lane..];
-                for (to, x) in buffer.as_chunks_mut::<2>().0.iter_mut().zip(x) {
-                    *to = (*x as u16).to_le_bytes();
-                }
-                return;
-            }
-            (8, Class::Long) => {
-                let x = &warp.longs[slot].0[lane..];
-                for (to, x) in buffer.as_chunks_mut::<8>().0.iter_mut().zip(x) {
-                    *to = x.to_le_bytes();
-                }
-                return;
-            }
-            _ => {}
         }
-    }
-    match (width, what.count) {
-        (4, 2) => collect_words::<2, 8>(warp, what, lane, buffer),
-        (4, 4) => collect_words::<4, 16>(warp, what, lane, buffer),
+        (2, 2, Class::Word) => {
+            let x = &warp.words[slot].0[lane..];
+            for (to, x) in buffer.as_chunks_mut::<2>().0.iter_mut().zip(x) {
+                *to = (*x as u16).to_le_bytes();
+            }
+        }
+        (8, 8, Class::Long) => {
+            let x = &warp.longs[slot].0[lane..];
+            for (to, x) in buffer.as_chunks_mut::<8>().0.iter_mut().zip(x) {
+                *to = x.to_le_bytes();
+            }
+        }
+        (8, 4, _) => collect_words::<2, 8>(warp, what, lane, buffer),
+        (16, 4, _) => collect_words::<4, 16>(warp, what, lane, buffer),
         _ => {
             for i in 0..usize::from(what.count) {
                 let reg = what.regs[i];
-                for (l, chunk) in (lane..32).zip(buffer.chunks_exact_mut(bytes)) {
+                for (l, chunk) in (lane..32).zip(buffer.chunks_exact_mut(BYTES)) {
                     let value = warp.value(reg, l).to_le_bytes();
                     chunk[i * width..(i + 1) * width].copy_from_slice(&value[..width]);
                 }
@@ -152,7 +146,7 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
     addresses: &[u64; 32],
 ) -> Result<(), Laned> {
     let mut buffer = [[0u8; BYTES]; 32];
-    collect(warp, what, 0, buffer.as_flattened_mut(), BYTES);
+    collect::<BYTES>(warp, what, 0, buffer.as_flattened_mut());
     let elsewhere =
         matches!(what.space, Space::Shared | Space::Local | Space::Param | Space::Const);
     if CHECKS
@@ -244,7 +238,29 @@ fn collision<const BYTES: usize>(
             last.is_none_or(|previous: u64| addresses[l] >= previous.saturating_add(BYTES as u64));
         last = Some(addresses[l]);
     }
-    if rising { None } else { clash(mask, addresses, buffer.as_flattened(), BYTES) }
+    if rising || apart(mask, addresses, buffer) {
+        return None;
+    }
+    clash(mask, addresses, buffer.as_flattened(), BYTES)
+}
+
+/// Whether all pieces are aligned, so that those with a byte in common have all of them, and such
+/// pieces hold the same value.
+#[inline(always)]
+fn apart<const BYTES: usize>(mask: u32, addresses: &[u64; 32], buffer: &[[u8; BYTES]; 32]) -> bool {
+    if lanes_where(|l| addresses[l] & (BYTES as u64 - 1) != 0) & mask != 0 {
+        return false;
+    }
+    for l in lanes(mask) {
+        let same = lanes_where(|other| addresses[other] == addresses[l]) & mask;
+        // Each pair is seen from both sides; the earlier lane is enough.
+        for earlier in lanes(same & ((1 << l) - 1)) {
+            if buffer[earlier] != buffer[l] {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 fn clash(mask: u32, addresses: &[u64; 32], buffer: &[u8], bytes: usize) -> Option<(u32, u64)> {

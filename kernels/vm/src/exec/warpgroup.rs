@@ -214,7 +214,8 @@ fn small(tile: &mut Warp, machine: &mut Machine<'_>, what: &Warpgroup) {
     };
     if let Some(shape) = shape {
         let what = Product { shape, a: A, b: B, c: C, d: D };
-        return dispatch::product(machine.wide, tile, machine.operands, &what);
+        let model = machine.matrix_model;
+        return dispatch::product(machine.wide, tile, machine.operands, &what, model);
     }
     let [WideFactor::Other(left), WideFactor::Other(right)] = what.factors else {
         return;

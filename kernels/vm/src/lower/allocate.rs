@@ -137,7 +137,7 @@ impl Lowering<'_, '_> {
         moved
     }
 
-    fn remove(&mut self, keep: &[bool]) {
+    pub(super) fn remove(&mut self, keep: &[bool]) {
         let mut moved = Vec::with_capacity(keep.len());
         let mut next = 0u32;
         for kept in keep {

@@ -46,6 +46,16 @@ impl<'a> Lowering<'a, '_> {
             }
             ("bfi", 4) if self.constant_field(ins, 3, ty.bits).is_some() => {
                 let (position, length) = self.constant_field(ins, 3, ty.bits).unwrap_or((0, 0));
+                if long && (position, length) == (32, 32) {
+                    // The low halves of both, put together.
+                    let [high, low] = [regs[0].slot, regs[1].slot].map(|a| {
+                        let d = self.fresh_word();
+                        self.emit(Op::Trunc { d, a });
+                        d
+                    });
+                    self.emit(Op::Join { d: d.slot, a: low, b: high });
+                    return Ok(());
+                }
                 let ones = if length >= 64 { u64::MAX } else { (1 << length) - 1 };
                 self.insert_field(d, regs[0], regs[1], position, ones << position);
             }

@@ -1,11 +1,16 @@
 //! The last step: labels resolved, basic blocks and edges numbered, the entry assembled.
 
 use super::{FixupAt, Lowering, too_large};
+use crate::exec::lane::Kernel;
 use crate::module::{BlockInfo, Entry};
 use crate::parse_error::{ParseError, ParseErrorKind};
-use crate::program::Op;
+use crate::program::{Op, ShuffleMode, Slot};
 use crate::syntax::Function;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// 0 is no entry's.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl<'a> Lowering<'a, '_> {
     pub(super) fn finish(mut self, function: &Function<'a>) -> Result<Entry, ParseError> {
@@ -26,9 +31,14 @@ impl<'a> Lowering<'a, '_> {
         if tables.iter().any(|len| *len > usize::from(u16::MAX)) {
             return Err(too_large("instructions of one kind", function.line));
         }
-        self.propagate_copies();
-        let starts = self.block_starts();
-        self.propagate_within_blocks(&starts);
+        if self.simplified {
+            self.propagate_copies();
+            let starts = self.block_starts();
+            self.fold(&starts);
+            self.propagate_within_blocks(&starts);
+            let starts = self.block_starts();
+            self.drop_unread(&starts);
+        }
         let starts = self.block_starts();
         let exposed = self.allocate(&starts);
         self.fix_shuffles();
@@ -73,6 +83,7 @@ impl<'a> Lowering<'a, '_> {
                 }
             })
             .collect();
+        let (code, lanes) = super::flatten::steps(&self.code, &self.shuffles);
         let parameter_bytes = self.parameters.last().map_or(0, |p| p.offset_bytes + p.size_bytes);
         let dynamic = self.shared_end.next_multiple_of(self.dynamic_align.max(16));
         let mut seed = 0x811c_9dc5u32;
@@ -80,6 +91,7 @@ impl<'a> Lowering<'a, '_> {
             seed = (seed ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         }
         Ok(Entry {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: function.name.to_owned(),
             parameters: self.parameters,
             parameter_bytes,
@@ -88,7 +100,8 @@ impl<'a> Lowering<'a, '_> {
             shared: self.shared,
             dynamic_shared_offset: dynamic,
             local_bytes: self.local_end,
-            code: super::flatten::steps(&self.code),
+            code,
+            lanes,
             places: self.places,
             blocks,
             block_starts: starts,
@@ -160,9 +173,10 @@ impl<'a> Lowering<'a, '_> {
             let [b, c, members] =
                 [shuffle.b, shuffle.c, shuffle.members].map(|slot| values.get(&slot).copied());
             shuffle.fixed = match (b, c, members) {
-                (Some(b), Some(c), Some(u32::MAX)) => Some((b, c)),
+                (Some(b), Some(c), Some(u32::MAX)) => Some((b & 31, c)),
                 _ => None,
             };
+            shuffle.whole = shuffle.fixed.and_then(|(b, c)| exchange(shuffle.mode, b, c));
         }
     }
 
@@ -185,6 +199,34 @@ impl<'a> Lowering<'a, '_> {
         starts.retain(|start| (*start as usize) < self.code.len());
         starts
     }
+}
+
+/// The kernel that exchanges words within a whole warp, undivided, and its last slot.
+fn exchange(mode: ShuffleMode, by: u32, c: u32) -> Option<(Kernel, Slot)> {
+    let undivided = if mode == ShuffleMode::Up { 0 } else { 0x1f };
+    if c & 0x1f1f != undivided {
+        return None;
+    }
+    let kernel = match (mode, by) {
+        (ShuffleMode::Index, _) => return Some((Kernel::Broadcast, by as Slot)),
+        (ShuffleMode::Butterfly, 1) => Kernel::Swap1,
+        (ShuffleMode::Butterfly, 2) => Kernel::Swap2,
+        (ShuffleMode::Butterfly, 4) => Kernel::Swap4,
+        (ShuffleMode::Butterfly, 8) => Kernel::Swap8,
+        (ShuffleMode::Butterfly, 16) => Kernel::Swap16,
+        (ShuffleMode::Up, 1) => Kernel::Up1,
+        (ShuffleMode::Up, 2) => Kernel::Up2,
+        (ShuffleMode::Up, 4) => Kernel::Up4,
+        (ShuffleMode::Up, 8) => Kernel::Up8,
+        (ShuffleMode::Up, 16) => Kernel::Up16,
+        (ShuffleMode::Down, 1) => Kernel::Down1,
+        (ShuffleMode::Down, 2) => Kernel::Down2,
+        (ShuffleMode::Down, 4) => Kernel::Down4,
+        (ShuffleMode::Down, 8) => Kernel::Down8,
+        (ShuffleMode::Down, 16) => Kernel::Down16,
+        _ => return None,
+    };
+    Some((kernel, 0))
 }
 
 fn sorted<V: Copy>(mut all: Vec<(u16, V)>) -> Vec<(u16, V)> {

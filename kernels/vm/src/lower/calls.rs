@@ -258,6 +258,7 @@ fn variable(reg: Reg, at: u32) -> Access {
         regs: [reg; 8],
         base: None,
         offset: at.into(),
+        plus: None,
         strong: false,
     }
 }

@@ -1,65 +1,83 @@
 //! The last translation: every operation becomes the action the machine executes.
 
-use crate::exec::lane::Kernel;
+use crate::dispatch::LaneFunction;
+use crate::exec::lane::{Kernel, Slots};
 use crate::program::{
-    Action, Binary, Compare, Instr, Long2, Op, Shift, Slot, Step, Ternary, Unary,
+    Action, Binary, Compare, Instr, Lane, Long2, Op, Shift, Shuffle, Slot, Step, Ternary, Unary,
 };
 
-/// The steps of a kernel.
-pub(super) fn steps(code: &[Instr]) -> Vec<Step> {
-    let mut steps: Vec<Step> = code
-        .iter()
-        .map(|instr| Step {
-            action: action(instr.op),
-            guard: instr.guard,
-            flip: instr.flip,
-            run: 0,
-        })
-        .collect();
-    let mut run = 0u8;
-    for step in steps.iter_mut().rev() {
-        let plain = step.guard == 0 && matches!(step.action, Action::Lane { .. });
-        run = if plain { run.saturating_add(1) } else { 0 };
-        step.run = run;
+/// The steps of a kernel, and the function of whole registers that each has, if any.
+pub(super) fn steps(code: &[Instr], shuffles: &[Shuffle]) -> (Vec<Step>, Vec<Lane>) {
+    let mut lanes = Vec::with_capacity(code.len());
+    let mut steps = Vec::with_capacity(code.len());
+    for instr in code {
+        let (action, kernel, s) = match action(instr.op) {
+            Chosen::Lane(kernel, s) => (Action::Lane, kernel, s),
+            Chosen::Other(Action::Shuffle(i)) => {
+                let Shuffle { d, a, p, whole, .. } = shuffles[usize::from(i)];
+                match whole {
+                    Some((kernel, last)) => {
+                        (Action::Exchange(i), kernel, [d, a, p.unwrap_or(0), last])
+                    }
+                    None => (Action::Shuffle(i), Kernel::Mov32, [0; 4]),
+                }
+            }
+            Chosen::Other(action) => (action, Kernel::Mov32, [0; 4]),
+        };
+        steps.push(Step { action, guard: instr.guard, flip: instr.flip, run: 0, whole_run: 0 });
+        lanes.push(Lane { function: LaneFunction::of(kernel), s });
     }
-    steps
+    let (mut run, mut whole_run) = (0u8, 0u8);
+    for step in steps.iter_mut().rev() {
+        let lane = step.guard == 0 && matches!(step.action, Action::Lane);
+        let exchange = step.guard == 0 && matches!(step.action, Action::Exchange(_));
+        run = if lane { run.saturating_add(1) } else { 0 };
+        whole_run = if lane || exchange { whole_run.saturating_add(1) } else { 0 };
+        (step.run, step.whole_run) = (run, whole_run);
+    }
+    (steps, lanes)
 }
 
-fn lane(kernel: Kernel, s: &[Slot]) -> Action {
+/// What executes an operation.
+enum Chosen {
+    Lane(Kernel, Slots),
+    Other(Action),
+}
+
+fn lane(kernel: Kernel, s: &[Slot]) -> Chosen {
     let mut slots = [0; 4];
     slots[..s.len()].copy_from_slice(s);
-    Action::Lane { kernel, s: slots }
+    Chosen::Lane(kernel, slots)
 }
 
-/// The action of one operation.
-fn action(op: Op) -> Action {
-    match op {
-        Op::Mov32 { d, a } => lane(Kernel::Mov32, &[d, a]),
-        Op::Mov64 { d, a } => lane(Kernel::Mov64, &[d, a]),
-        Op::MovP { d, a } => lane(Kernel::MovP, &[d, a]),
-        Op::NotP { d, a } => lane(Kernel::NotP, &[d, a]),
-        Op::AndP { d, a, b } => lane(Kernel::AndP, &[d, a, b]),
-        Op::OrP { d, a, b } => lane(Kernel::OrP, &[d, a, b]),
-        Op::XorP { d, a, b } => lane(Kernel::XorP, &[d, a, b]),
-        Op::Unary { op, d, a } => lane(unary(op), &[d, a]),
-        Op::Binary { op, d, a, b } => lane(binary(op), &[d, a, b]),
-        Op::Ternary { op, d, a, b, c } => lane(ternary(op), &[d, a, b, c]),
-        Op::Long2 { op, d, a, b } => lane(long(op), &[d, a, b]),
-        Op::Shift64 { op, d, a, b } => lane(shift(op), &[d, a, b]),
-        Op::MulWideS { d, a, b } => lane(Kernel::MulWideS, &[d, a, b]),
-        Op::MulWideU { d, a, b } => lane(Kernel::MulWideU, &[d, a, b]),
-        Op::MadWideS { d, a, b, c } => lane(Kernel::MadWideS, &[d, a, b, c]),
-        Op::MadWideU { d, a, b, c } => lane(Kernel::MadWideU, &[d, a, b, c]),
-        Op::Mad64 { d, a, b, c } => lane(Kernel::Mad64, &[d, a, b, c]),
-        Op::Sext { d, a } => lane(Kernel::Sext, &[d, a]),
-        Op::Zext { d, a } => lane(Kernel::Zext, &[d, a]),
-        Op::Trunc { d, a } => lane(Kernel::Trunc, &[d, a]),
-        Op::Join { d, a, b } => lane(Kernel::Join, &[d, a, b]),
-        Op::Split { low, high, a } => lane(Kernel::Split, &[low, high, a]),
-        Op::Select32 { d, a, b, p } => lane(Kernel::Select32, &[d, a, b, p]),
-        Op::Select64 { d, a, b, p } => lane(Kernel::Select64, &[d, a, b, p]),
-        Op::Set32 { op, d, a, b } => lane(compare32(op), &[d, a, b]),
-        Op::Set64 { op, d, a, b } => lane(compare64(op), &[d, a, b]),
+fn action(op: Op) -> Chosen {
+    Chosen::Other(match op {
+        Op::Mov32 { d, a } => return lane(Kernel::Mov32, &[d, a]),
+        Op::Mov64 { d, a } => return lane(Kernel::Mov64, &[d, a]),
+        Op::MovP { d, a } => return lane(Kernel::MovP, &[d, a]),
+        Op::NotP { d, a } => return lane(Kernel::NotP, &[d, a]),
+        Op::AndP { d, a, b } => return lane(Kernel::AndP, &[d, a, b]),
+        Op::OrP { d, a, b } => return lane(Kernel::OrP, &[d, a, b]),
+        Op::XorP { d, a, b } => return lane(Kernel::XorP, &[d, a, b]),
+        Op::Unary { op, d, a } => return lane(unary(op), &[d, a]),
+        Op::Binary { op, d, a, b } => return lane(binary(op), &[d, a, b]),
+        Op::Ternary { op, d, a, b, c } => return lane(ternary(op), &[d, a, b, c]),
+        Op::Long2 { op, d, a, b } => return lane(long(op), &[d, a, b]),
+        Op::Shift64 { op, d, a, b } => return lane(shift(op), &[d, a, b]),
+        Op::MulWideS { d, a, b } => return lane(Kernel::MulWideS, &[d, a, b]),
+        Op::MulWideU { d, a, b } => return lane(Kernel::MulWideU, &[d, a, b]),
+        Op::MadWideS { d, a, b, c } => return lane(Kernel::MadWideS, &[d, a, b, c]),
+        Op::MadWideU { d, a, b, c } => return lane(Kernel::MadWideU, &[d, a, b, c]),
+        Op::Mad64 { d, a, b, c } => return lane(Kernel::Mad64, &[d, a, b, c]),
+        Op::Sext { d, a } => return lane(Kernel::Sext, &[d, a]),
+        Op::Zext { d, a } => return lane(Kernel::Zext, &[d, a]),
+        Op::Trunc { d, a } => return lane(Kernel::Trunc, &[d, a]),
+        Op::Join { d, a, b } => return lane(Kernel::Join, &[d, a, b]),
+        Op::Split { low, high, a } => return lane(Kernel::Split, &[low, high, a]),
+        Op::Select32 { d, a, b, p } => return lane(Kernel::Select32, &[d, a, b, p]),
+        Op::Select64 { d, a, b, p } => return lane(Kernel::Select64, &[d, a, b, p]),
+        Op::Set32 { op, d, a, b } => return lane(compare32(op), &[d, a, b]),
+        Op::Set64 { op, d, a, b } => return lane(compare64(op), &[d, a, b]),
         Op::Approx { op, d, a } => Action::Approx { op, d, a },
         Op::Pure(i) => Action::Pure(i),
         Op::Load(i) => Action::Load(i),
@@ -77,7 +95,7 @@ fn action(op: Op) -> Action {
         Op::Rare(i) => Action::Rare(i),
         Op::Trap => Action::Trap,
         Op::Unsupported(i) => Action::Unsupported(i),
-    }
+    })
 }
 
 macro_rules! same_names {

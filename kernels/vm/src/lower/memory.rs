@@ -60,7 +60,8 @@ impl<'a> Lowering<'a, '_> {
             Operand::Vector(list) => list.as_slice(),
             single => std::slice::from_ref(single),
         };
-        if list.is_empty() || list.len() > 8 {
+        // Vectors of 2, 4 or 8 elements and at most 32 bytes.
+        if !list.len().is_power_of_two() || list.len() * usize::from(ty.bits / 8) > 32 {
             return bad();
         }
         let mut access = Access {
@@ -72,6 +73,7 @@ impl<'a> Lowering<'a, '_> {
             regs: [Reg { class: ty.class(), slot: 0 }; 8],
             base,
             offset,
+            plus: None,
             strong: parts
                 .iter()
                 .any(|p| matches!(*p, "volatile" | "relaxed" | "acquire" | "release")),

@@ -11,6 +11,7 @@ mod control;
 mod convert;
 mod flatten;
 mod float;
+mod fold;
 mod half;
 mod matrix;
 mod mbarrier;
@@ -139,13 +140,14 @@ pub(crate) struct Lowering<'a, 't> {
     matrices: Vec<Matrix>,
     rares: Vec<Rare>,
     unsupported: Vec<String>,
+    simplified: bool,
 }
 
 /// Bytes kept free behind every shared array, so that running over its end is seen.
 const REDZONE_BYTES: u32 = 32;
 
-/// Lowers every kernel of a module.
-pub(crate) fn lower(tree: &Tree<'_>) -> Result<Lowered, ParseError> {
+/// Lowers every kernel of a module; operations are left as they stand unless `simplified`.
+pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseError> {
     let mut data = Vec::new();
     let mut writable = Vec::new();
     let mut addresses = HashMap::new();
@@ -197,7 +199,8 @@ pub(crate) fn lower(tree: &Tree<'_>) -> Result<Lowered, ParseError> {
     writable.resize(data.len(), false);
     let mut entries = Vec::new();
     for function in tree.functions.iter().filter(|f| f.is_entry) {
-        entries.push(Lowering::new(tree, &addresses).entry(function)?);
+        let lowering = Lowering { simplified, ..Lowering::new(tree, &addresses) };
+        entries.push(lowering.entry(function)?);
     }
     Ok(Lowered { entries, data, writable })
 }
@@ -248,6 +251,7 @@ impl<'a, 't> Lowering<'a, 't> {
             matrices: Vec::new(),
             rares: Vec::new(),
             unsupported: Vec::new(),
+            simplified: true,
         }
     }
 

@@ -91,6 +91,7 @@ impl<'a> Lowering<'a, '_> {
             regs: [low, high, low, low, low, low, low, low],
             base: at.base,
             offset: at.offset,
+            plus: None,
             strong: false,
         }
     }

@@ -134,7 +134,7 @@ impl Lowering<'_, '_> {
     }
 
     fn visit_table(&mut self, op: &Op, f: Visitor<'_>) {
-        use Class::{Predicate, Word};
+        use Class::{Long, Predicate, Word};
         use Role::{Define, Use};
         match *op {
             Op::Pure(i) => {
@@ -147,6 +147,9 @@ impl Lowering<'_, '_> {
             Op::Load(i) => {
                 let access = &mut self.accesses[usize::from(i)];
                 base(f, &mut access.base);
+                if let Some(plus) = &mut access.plus {
+                    f(Use, Long, plus);
+                }
                 for d in access.regs.iter_mut().take(usize::from(access.count)) {
                     reg(f, Define, d);
                 }
@@ -154,6 +157,9 @@ impl Lowering<'_, '_> {
             Op::Store(i) => {
                 let access = &mut self.accesses[usize::from(i)];
                 base(f, &mut access.base);
+                if let Some(plus) = &mut access.plus {
+                    f(Use, Long, plus);
+                }
                 for s in access.regs.iter_mut().take(usize::from(access.count)) {
                     reg(f, Use, s);
                 }

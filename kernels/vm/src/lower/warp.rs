@@ -45,6 +45,7 @@ impl<'a> Lowering<'a, '_> {
             c: self.word(c)?,
             members: self.word(members)?,
             fixed: None,
+            whole: None,
         };
         self.shuffles.push(shuffle);
         self.emit(Op::Shuffle(self.shuffles.len() as u16 - 1));

@@ -16,6 +16,8 @@ const THREAD: u64 = 1 << KIND_SHIFT;
 const WARP: u64 = 2 << KIND_SHIFT;
 const MANY: u64 = 3 << KIND_SHIFT;
 const CLOCKS: u64 = 0x3ff << CLOCK_SHIFT;
+/// The thread's number in its warp.
+const LANES: u64 = 31 << THREAD_SHIFT;
 /// What two records of one warp and epoch agree in.
 const SAME_WARP: u64 = !(ATOMIC | KINDS | ((1 << (THREAD_SHIFT + 5)) - 1));
 
@@ -98,7 +100,24 @@ pub(super) fn merged(old: u64, mine: u64) -> u64 {
 #[inline(always)]
 pub(super) fn joined(old: u64, mine: u64) -> u64 {
     let apart = old ^ mine;
-    if apart >> EPOCH_SHIFT != 0 || apart >> THREAD_SHIFT == 0 { mine } else { merged(old, mine) }
+    if apart >> EPOCH_SHIFT != 0 || apart >> THREAD_SHIFT == 0 {
+        mine
+    } else if apart & !(KINDS | LANES) == 0 && old & KINDS != MANY {
+        // Another lane of this very instruction.
+        mine + (WARP - THREAD)
+    } else {
+        merged(old, mine)
+    }
+}
+
+/// The record after plain reads by two lanes of one instruction, the second of them `mine`: what
+/// [`merged`] gives one after the other.
+#[inline(always)]
+pub(super) fn joined_by_two(old: u64, mine: u64) -> u64 {
+    let apart = old ^ mine;
+    let same_warp = (apart & SAME_WARP == 0) & (old & KINDS != MANY);
+    let few = apart >> EPOCH_SHIFT != 0 || same_warp;
+    mine + if few { WARP - THREAD } else { MANY - THREAD }
 }
 
 /// The thread and place that a record names.

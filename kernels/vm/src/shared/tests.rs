@@ -1,6 +1,7 @@
 //! The checks of shared memory, one rule a test.
 
 use super::*;
+use crate::exec::warp::lanes;
 
 fn shared() -> Shared {
     let mut shared = Shared::default();
@@ -169,4 +170,86 @@ fn reads_apart_are_refused_where_one_thread_may_not_read() {
     assert_eq!(read([0, 12, u64::MAX - 3]), None, "far outside");
     // The readers are on record: a store of another warp races with them.
     assert!(s.store(4, &[3; 4], me(70, 0), Touch::Write).is_err());
+}
+
+#[test]
+fn accesses_of_many_lanes_are_their_threads_one_by_one() {
+    let mut seed = 11u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let block = SharedArray { offset_bytes: 0, size_bytes: 128 };
+    let (mut done, mut refused) = ([0; 4], [0; 4]);
+    for _ in 0..20_000 {
+        let mut s = Shared::default();
+        s.prepare(&[block], 128, 0);
+        s.start_block();
+        s.set_ready(0, 128, true);
+        for _ in 0..random(5) {
+            let pc = random(2) as u32 + 7;
+            let thread = Toucher { pc, ..me(random(64) as u32, random(3) as u32) };
+            let touch = [Touch::Read, Touch::Read, Touch::StrongWrite, Touch::Write];
+            let at = random(8) as usize * 4;
+            let (at, len) = if random(16) == 0 { (at + 2, 2) } else { (at, 4) };
+            let _ = s.touch(at, len, thread, touch[random(4) as usize], false);
+            if random(12) == 0 {
+                s.next_epoch();
+            }
+        }
+        let first = me(random(2) as u32 * 32, random(3) as u32);
+        let lane = |l: usize| me(first.thread + l as u32, first.clock);
+        let mask = random(1 << 6) as u32 | 1 << random(6);
+        let mut at: [u64; 32] = std::array::from_fn(|_| 0);
+        at.iter_mut().for_each(|at| *at = random(2) * 16);
+        let before = (s.writers.clone(), s.readers.clone());
+        let kind = random(4) as usize;
+        let (mut used, mut len) = (mask, 4);
+        let fast = match kind {
+            0 => {
+                at = [at[0]; 32];
+                let second = mask & (mask - 1);
+                // Two threads stand for all.
+                used = mask & !second | second & second.wrapping_neg();
+                let a = lane(mask.trailing_zeros() as usize);
+                let b = (second != 0).then(|| lane(second.trailing_zeros() as usize));
+                len = if random(2) == 0 { 4 } else { 16 };
+                if len == 4 {
+                    s.read_same::<4>(at[0], a, b)
+                } else {
+                    s.read_same::<16>(at[0], a, b)
+                }
+            }
+            1 => s.read_apart(&at, mask, first, &mut [[0; 4]; 32]),
+            2 => {
+                let turn = random(8);
+                at = std::array::from_fn(|l| (l as u64 ^ turn) % 8 * 4);
+                s.write_apart::<4, true>(&at, mask, first, &[[9; 4]; 32]) == 0
+            }
+            _ => s.update_words(|l| at[l], mask, first, &mut [0; 32], |old, _| old + 1) == 0,
+        };
+        let after = (s.writers.clone(), s.readers.clone());
+        (s.writers, s.readers) = before;
+        let slowly = lanes(used).try_for_each(|l| {
+            if kind < 2 {
+                return s.touch(at[l] as usize, len, lane(l), Touch::Read, true);
+            }
+            if kind == 2 {
+                return s.touch(at[l] as usize, len, lane(l), Touch::Write, false);
+            }
+            s.touch(at[l] as usize, len, lane(l), Touch::StrongRead, true)?;
+            s.touch(at[l] as usize, len, lane(l), Touch::StrongWrite, false)
+        });
+        if fast {
+            assert_eq!(slowly, Ok(()), "{kind}");
+            assert_eq!((s.writers, s.readers), after, "{kind}");
+            done[kind] += 1;
+        } else {
+            refused[kind] += 1;
+        }
+    }
+    assert!(
+        done.iter().all(|n| *n > 1000) && refused.iter().all(|n| *n > 500),
+        "{done:?} {refused:?}"
+    );
 }

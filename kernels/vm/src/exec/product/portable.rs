@@ -2,13 +2,14 @@
 
 use super::super::warp::Warp;
 use super::{
-    Accumulator, HIGHEST, LOWEST, Left, NONE, Operands, Product, Right, Source, TINY, ZERO,
-    exponent, is_brain, lowest_field, one_by_one,
+    Accumulator, HIGHEST, LOWEST, Left, MatrixModel, NONE, Operands, Product, Right, Source, TINY,
+    Work, ZERO, exponent, is_brain, lowest_field, one_by_one,
 };
+use crate::float::bits32;
 
 /// d = a·b + c over the whole warp.
 pub(crate) fn product(warp: &mut Warp, operands: &mut Operands, what: &Product) {
-    let work = operands.hold(warp, what);
+    let work = operands.hold(warp, what, MatrixModel::H200);
     let brain = is_brain(what.shape);
     if work.new_left {
         put_left(work.left, brain);
@@ -29,6 +30,42 @@ pub(crate) fn product(warp: &mut Warp, operands: &mut Operands, what: &Product) 
         }
     }
     one_by_one(&work, &start, &slow, &mut out);
+    for (slot, values) in what.d.iter().zip(out) {
+        warp.words[usize::from(*slot)].0 = values;
+    }
+}
+
+/// The same in ordinary f32.
+pub(crate) fn plain(warp: &mut Warp, operands: &mut Operands, what: &Product) {
+    let Work { left, right, new_left, new_right } = operands.hold(warp, what, MatrixModel::F32);
+    let brain = is_brain(what.shape);
+    if new_left {
+        for row in 0..16 {
+            let line = left.source.line(brain, row / 8, row / 8 + 2, row % 8);
+            for k in 0..16 {
+                left.values[k / 8][row][k % 8] = line[k];
+            }
+        }
+    }
+    if new_right {
+        for column in 0..8 {
+            let line = right.source.line(brain, 0, 1, column);
+            for k in 0..16 {
+                right.values[k][column] = line[k];
+            }
+        }
+    }
+    let mut out: Accumulator = what.c.map(|slot| *warp.word(slot));
+    for row in 0..16 {
+        for column in 0..8 {
+            let (r, l) = (row / 8 * 2 + column % 2, row % 8 * 4 + column / 2);
+            let mut sum = f32::from_bits(out[r][l]);
+            for k in 0..16 {
+                sum += left.values[k / 8][row][k % 8] * right.values[k][column];
+            }
+            out[r][l] = bits32(sum);
+        }
+    }
     for (slot, values) in what.d.iter().zip(out) {
         warp.words[usize::from(*slot)].0 = values;
     }

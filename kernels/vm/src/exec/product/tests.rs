@@ -79,7 +79,8 @@ fn agree(warp: &mut Warp, operands: &mut Operands, shape: Shape, what: &str) -> 
     };
     for vectors in [None, dispatch::detect()] {
         let (a, b, c, d) = ([0, 1, 2, 3], [4, 5], [6, 7, 8, 9], [10, 11, 12, 13]);
-        dispatch::product(vectors, warp, operands, &Product { shape, a, b, c, d });
+        let product = Product { shape, a, b, c, d };
+        dispatch::product(vectors, warp, operands, &product, MatrixModel::H200);
         for (row, column) in (0..16).flat_map(|r| (0..8).map(move |c| (r, c))) {
             let (mut x, mut y) = ([0f32; 16], [0f32; 16]);
             for k in 0..depth {
@@ -139,4 +140,56 @@ fn ordinary_tiles_leave_nothing_over() {
         let slow = agree(&mut warp, &mut operands, Shape::F16K16, "ordinary");
         assert_eq!(slow, 0, "{kind:?}");
     }
+}
+
+#[test]
+fn plain_products_add_in_the_order_of_k_on_both_builds() {
+    let mut seed = 17;
+    let mut operands = Operands::default();
+    let mut differs = 0;
+    for (i, kinds) in KINDS.iter().flat_map(|a| KINDS.map(|b| (*a, b))).enumerate() {
+        for shape in SHAPES {
+            let brain = is_brain(shape);
+            let depth = shape.registers().1 * 8;
+            let mut warp = Warp::default();
+            warp.words.extend((0..4).map(|_| factors(kinds.0, &mut seed, brain)));
+            warp.words.extend((0..2).map(|_| factors(kinds.1, &mut seed, brain)));
+            let c = KINDS[i % KINDS.len()];
+            warp.words.extend(
+                (0..4).map(|_| Words(std::array::from_fn(|l| number(c, &mut seed, 23, 0xff, l)))),
+            );
+            warp.words.extend([Words([0; 32]); 4]);
+            let (a, b, c, d) = ([0, 1, 2, 3], [4, 5], [6, 7, 8, 9], [10, 11, 12, 13]);
+            let product = Product { shape, a, b, c, d };
+            // The factors stay, the model changes: nothing of one may serve the other.
+            dispatch::product(None, &mut warp, &mut operands, &product, MatrixModel::H200);
+            let exact: Vec<[u32; 32]> = warp.words[10..14].iter().map(|w| w.0).collect();
+            for vectors in [None, dispatch::detect()] {
+                dispatch::product(vectors, &mut warp, &mut operands, &product, MatrixModel::F32);
+                for (row, column) in (0..16).flat_map(|r| (0..8).map(move |c| (r, c))) {
+                    let half = |slot: usize, lane: usize, high: usize| {
+                        f32::from_bits(f32_bits(brain, warp.words[slot].0[lane] >> (16 * high)))
+                    };
+                    let (r, lane) = (row / 8 * 2 + column % 2, row % 8 * 4 + column / 2);
+                    let mut sum = f32::from_bits(warp.words[6 + r].0[lane]);
+                    for k in 0..depth {
+                        let x = half(row / 8 + 2 * (k / 8), row % 8 * 4 + k % 8 / 2, k % 2);
+                        let y = half(4 + k / 8, column * 4 + k % 8 / 2, k % 2);
+                        sum += x * y;
+                    }
+                    let (got, want) = (warp.words[10 + r].0[lane], crate::float::bits32(sum));
+                    let same = got == want || got << 1 == 0 && want << 1 == 0;
+                    assert!(
+                        same,
+                        "{kinds:?} {shape:?} {vectors:?} {row} {column}: {got:#x} {want:#x}"
+                    );
+                    differs += usize::from(got != exact[r][lane]);
+                }
+                dispatch::product(vectors, &mut warp, &mut operands, &product, MatrixModel::H200);
+                let again: Vec<[u32; 32]> = warp.words[10..14].iter().map(|w| w.0).collect();
+                assert_eq!(again, exact, "{kinds:?} {shape:?}");
+            }
+        }
+    }
+    assert!(differs > 1000, "the two models differ: {differs}");
 }

@@ -3,9 +3,10 @@
 
 use super::super::warp::{Warp, lanes};
 use super::{
-    Accumulator, HIGHEST, LOWEST, Left, Leftover, NONE, Operands, Product, Right, Source, Start,
-    TINY, ZERO, is_brain, lowest_field, one_by_one,
+    Accumulator, HIGHEST, LOWEST, Left, Leftover, MatrixModel, NONE, Operands, Product, Right,
+    Source, Start, TINY, Work, ZERO, is_brain, lowest_field, one_by_one,
 };
+use crate::float::NAN_F32;
 use std::arch::x86_64::*;
 
 /// Functions of the wide build.
@@ -21,7 +22,7 @@ macro_rules! wide {
 wide! {
     /// d = a·b + c over the whole warp.
     pub(crate) fn product(warp: &mut Warp, operands: &mut Operands, what: &Product) {
-        let work = operands.hold(warp, what);
+        let work = operands.hold(warp, what, MatrixModel::H200);
         let brain = is_brain(what.shape);
         if work.new_left {
             put_left(work.left, brain);
@@ -33,6 +34,54 @@ wide! {
         let mut out: Accumulator = [[0; 32]; 4];
         let slow = tile(work.left, work.right, &start, &mut out);
         one_by_one(&work, &start, &slow, &mut out);
+        for (slot, values) in what.d.iter().zip(&out) {
+            warp.words[usize::from(*slot)].0 = *values;
+        }
+    }
+
+    /// The same in ordinary f32.
+    pub(crate) fn plain(warp: &mut Warp, operands: &mut Operands, what: &Product) {
+        let Work { left, right, new_left, new_right } =
+            operands.hold(warp, what, MatrixModel::F32);
+        let brain = is_brain(what.shape);
+        if new_left {
+            for row in 0..16 {
+                let [low, high] = [0, 2].map(|half| &left.source.words[row / 8 + half]);
+                put_floats(factors(brain, low, row % 8), &mut left.values[0][row]);
+                put_floats(factors(brain, high, row % 8), &mut left.values[1][row]);
+            }
+        }
+        if new_right {
+            for (half, words) in right.source.words.iter().enumerate() {
+                let mut lines = [_mm256_setzero_ps(); 8];
+                for column in 0..8 {
+                    lines[column] = factors(brain, words, column);
+                }
+                for (k, across) in transposed(&lines).into_iter().enumerate() {
+                    put_floats(across, &mut right.values[8 * half + k]);
+                }
+            }
+        }
+        let start = what.c.map(|slot| &warp.words[usize::from(slot)].0);
+        let mut rows = accumulators(&start);
+        // Four rows at once: within a row every addition waits for the one before.
+        for (i, four) in rows.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            let mut sums = four.map(|x| _mm256_castsi256_ps(x));
+            for k in 0..16 {
+                let y = floats(&right.values[k]);
+                for r in 0..4 {
+                    let x = _mm256_set1_ps(left.values[k / 8][4 * i + r][k % 8]);
+                    sums[r] = _mm256_add_ps(sums[r], _mm256_mul_ps(x, y));
+                }
+            }
+            for r in 0..4 {
+                let odd = _mm256_cmp_ps::<_CMP_UNORD_Q>(sums[r], sums[r]);
+                let nan = _mm256_castsi256_ps(all(NAN_F32 as i32));
+                four[r] = _mm256_castps_si256(_mm256_blendv_ps(sums[r], nan, odd));
+            }
+        }
+        let mut out: Accumulator = [[0; 32]; 4];
+        put_rows(&rows, &mut out);
         for (slot, values) in what.d.iter().zip(&out) {
             warp.words[usize::from(*slot)].0 = *values;
         }
@@ -261,15 +310,7 @@ wide! {
         for row in lanes(!left.zero & 0xffff) {
             rows[row] = rounded(rows[row], units[row]);
         }
-        for (pair, lines) in rows.as_chunks::<2>().0.iter().enumerate() {
-            let (r, l) = (pair / 4 * 2, pair % 4);
-            let [upper, lower] = lines.map(|x| _mm256_castsi256_ps(x));
-            let even = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(upper, lower));
-            let odd = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(upper, lower));
-            let ordered = |x| _mm256_permute4x64_epi64::<0b11_01_10_00>(x);
-            put_words(ordered(even), &mut out[r].as_chunks_mut::<8>().0[l]);
-            put_words(ordered(odd), &mut out[r + 1].as_chunks_mut::<8>().0[l]);
-        }
+        put_rows(&rows, out);
         slow
     }
 
@@ -287,6 +328,19 @@ wide! {
             ];
         }
         rows
+    }
+
+    /// The rows back into registers.
+    fn put_rows(rows: &[__m256i; 16], out: &mut Accumulator) {
+        for (pair, lines) in rows.as_chunks::<2>().0.iter().enumerate() {
+            let (r, l) = (pair / 4 * 2, pair % 4);
+            let [upper, lower] = lines.map(|x| _mm256_castsi256_ps(x));
+            let even = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(upper, lower));
+            let odd = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(upper, lower));
+            let ordered = |x| _mm256_permute4x64_epi64::<0b11_01_10_00>(x);
+            put_words(ordered(even), &mut out[r].as_chunks_mut::<8>().0[l]);
+            put_words(ordered(odd), &mut out[r + 1].as_chunks_mut::<8>().0[l]);
+        }
     }
 
     /// A row without products, and the columns for which that does not hold.
