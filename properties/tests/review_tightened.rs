@@ -61,7 +61,7 @@ const PLACES: &[(&str, &[&str])] = &[
 ];
 
 const FILE: &str = "contracts/canary/canary_row_sum.yaml";
-const CONTRACTS: u64 = 60;
+const CONTRACTS: u64 = 80;
 const CASES_EACH: u64 = 20;
 
 /// A contract as the choices of a seed write it; most places stay as they are.
