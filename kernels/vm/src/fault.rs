@@ -114,6 +114,16 @@ pub enum FaultKind {
         /// Which accesses collide.
         race: RaceKind,
     },
+    /// Threads of two blocks touch a byte, one of them storing to it, and no fence with a flag
+    /// orders them.
+    BlockRace {
+        /// The byte, where a buffer holds it and not a variable of the module.
+        buffer: Option<BufferPlace>,
+        /// Its address.
+        address: u64,
+        /// Which accesses collide.
+        race: RaceKind,
+    },
     /// Threads wait for others that can no longer come.
     BarrierDivergence {
         /// Threads of the block that wait.
@@ -173,6 +183,8 @@ pub enum FaultKind {
 /// The other thread of a race.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Party {
+    /// Its block, where that is not the one of the fault.
+    pub block: Option<[u32; 3]>,
     /// Its thread index, where one thread can be named.
     pub thread: Option<[u32; 3]>,
     /// PTX line of its access.
@@ -335,6 +347,15 @@ impl fmt::Display for FaultKind {
             FaultKind::GlobalRace { buffer, .. } => {
                 write!(f, "{buffer} gets different values from two threads at once")
             }
+            FaultKind::BlockRace { buffer, address, race } => {
+                place(f, MemorySpace::Global, buffer.as_ref(), *address)?;
+                f.write_str(match race {
+                    RaceKind::ReadAfterWrite => " is read while another block stores to it",
+                    RaceKind::WriteAfterRead => " is stored to while another block reads it",
+                    RaceKind::WriteAfterWrite => " is stored to by two blocks",
+                })?;
+                f.write_str(" without a fence and a flag between")
+            }
             FaultKind::BarrierDivergence { waiting, alive } => {
                 write!(f, "{waiting} of {alive} threads wait for others that cannot come")
             }
@@ -385,6 +406,9 @@ impl fmt::Display for Fault {
             }
             if let Some(thread) = other.thread {
                 write!(f, " by thread {thread:?}")?;
+            }
+            if let Some(block) = other.block {
+                write!(f, " of block {block:?}")?;
             }
         }
         Ok(())

@@ -61,6 +61,7 @@ mod module;
 mod parse;
 mod parse_error;
 mod program;
+mod race;
 mod shared;
 mod space;
 mod syntax;

@@ -2,6 +2,7 @@
 //! The buffer's number stands in address bits 40 and up, so an address names its buffer
 //! exactly; pages are made when first touched.
 
+use crate::race::Shadow;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -19,6 +20,8 @@ pub mod marks {
     pub const UNWRITABLE: u8 = 4;
     /// A thread stored to the byte.
     pub const WRITTEN: u8 = 8;
+    /// Blocks may store to the byte at once as long as all store the same value.
+    pub const SAME_VALUE: u8 = 16;
 }
 
 const ID_SHIFT: u32 = 40;
@@ -30,6 +33,8 @@ const PAGE_SHIFT: u32 = 16;
 pub(crate) struct Page {
     pub data: Vec<u8>,
     pub marks: Vec<u8>,
+    /// Who touched it, in launches of several blocks.
+    pub shadow: Shadow,
 }
 
 struct Buffer {
@@ -49,6 +54,8 @@ pub struct Memory {
     buffers: Vec<Buffer>,
     spare_pages: Vec<Page>,
     spare_buffers: Vec<Buffer>,
+    /// The first number of an access that no record in the pages holds.
+    pub(crate) next_access: u32,
 }
 
 impl Buffer {
@@ -146,6 +153,18 @@ impl Memory {
         }
         self.buffers.push(buffer);
         BufferId(self.buffers.len() as u32 - 1)
+    }
+
+    /// Drops what is recorded of accesses, so that their numbers can begin anew.
+    pub(crate) fn forget_accesses(&mut self) {
+        let pages = self.buffers.iter_mut().flat_map(|buffer| &mut buffer.pages);
+        for page in pages.chain(&mut self.spare_pages) {
+            page.shadow.forget();
+        }
+        for page in self.spare_buffers.iter_mut().flat_map(|buffer| &mut buffer.pages) {
+            page.shadow.forget();
+        }
+        self.next_access = 0;
     }
 
     fn buffer(&self, b: BufferId) -> &Buffer {

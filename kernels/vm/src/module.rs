@@ -98,6 +98,8 @@ pub struct Entry {
     pub(crate) tables: Vec<Table>,
     pub(crate) matrices: Vec<Matrix>,
     pub(crate) unsupported: Vec<String>,
+    /// A fence or a strong access of global memory may order blocks.
+    pub(crate) synchronises: bool,
     /// Seed of this entry's edges among the fuzzer's counters.
     pub(crate) edge_seed: u32,
 }

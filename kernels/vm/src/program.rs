@@ -189,6 +189,7 @@ pub(crate) enum Op {
     Exit,
     Barrier(u16),
     WarpSync { members: Slot },
+    Fence,
     Shuffle(u16),
     Vote(u16),
     ActiveMask { d: Slot },
@@ -232,6 +233,8 @@ pub(crate) enum Action {
     WarpSync {
         members: Slot,
     },
+    /// A fence of the whole GPU.
+    Fence,
     Shuffle(u16),
     Vote(u16),
     ActiveMask {
@@ -276,6 +279,8 @@ pub(crate) struct Access {
     pub offset: i64,
     /// `.volatile`, `.relaxed`, `.acquire`, `.release`: does not race with its like.
     pub strong: bool,
+    /// `.release`: a fence comes before it.
+    pub release: bool,
 }
 
 impl Access {
@@ -316,6 +321,8 @@ pub(crate) struct Atomic {
     pub offset: i64,
     pub a: Reg,
     pub b: Reg,
+    /// `.release` or `.acq_rel`: a fence comes before it.
+    pub release: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -53,7 +53,9 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         FaultKind::Uninitialised { .. } => "house.initialised",
         FaultKind::UnreadRead { .. } => "house.unread",
         FaultKind::UnwritableWrite { .. } => stray_write(place),
-        FaultKind::SharedRace { .. } | FaultKind::GlobalRace { .. } => "house.races",
+        FaultKind::SharedRace { .. }
+        | FaultKind::GlobalRace { .. }
+        | FaultKind::BlockRace { .. } => "house.races",
         FaultKind::BarrierDivergence { .. }
         | FaultKind::BarrierMismatch { .. }
         | FaultKind::ExitedAtBarrier { .. }
@@ -81,7 +83,8 @@ fn buffer_of(kind: &FaultKind) -> Option<&BufferPlace> {
     match kind {
         FaultKind::OutOfBounds { buffer, .. }
         | FaultKind::Misaligned { buffer, .. }
-        | FaultKind::Uninitialised { buffer, .. } => buffer.as_ref(),
+        | FaultKind::Uninitialised { buffer, .. }
+        | FaultKind::BlockRace { buffer, .. } => buffer.as_ref(),
         FaultKind::UnreadRead { buffer }
         | FaultKind::UnwritableWrite { buffer }
         | FaultKind::GlobalRace { buffer, .. } => Some(buffer),

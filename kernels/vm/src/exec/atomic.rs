@@ -1,10 +1,10 @@
 //! Atomic read-modify-writes, lane after lane.
 
-use super::access::{Target, addresses, read_one, resolve, toucher};
+use super::access::{Target, acquire, addresses, read_one, resolve, toucher};
 use super::lane::put32;
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
-use super::store::write_one;
+use super::store::{release, write_one};
 use super::warp::{Warp, lanes};
 use crate::float::{BF16, F16, Narrow, Rounding, add_to_odd, bits32, bits64, flush};
 use crate::program::{Atomic, AtomicOp, Class, Reg};
@@ -62,6 +62,9 @@ fn each<const CHECKS: bool, const BYTES: usize>(
         let [a, b] = [what.a, what.b].map(|reg| &warp.words[usize::from(reg.slot)].0);
         let f = |old: u32, l: usize| f(old.into(), a[l].into(), b[l].into(), true) as u32;
         let first = toucher(warp, 0, pc);
+        if machine.races.on {
+            machine.races.meet();
+        }
         left = machine.shared.update_words(&near, mask, first, &mut before, f);
     }
     for lane in lanes(left) {
@@ -69,8 +72,14 @@ fn each<const CHECKS: bool, const BYTES: usize>(
         let target = resolve(what.space, addresses[lane]);
         let me = toucher(warp, lane, pc);
         let shared = matches!(target, Target::Shared(_));
+        if CHECKS {
+            acquire(machine, target, me);
+        }
         before[lane] = exchange::<CHECKS, BYTES>(machine, target, me, |old| f(old, a, b, shared))
             .map_err(|trouble| (lane as u32, trouble))?;
+        if CHECKS {
+            release(machine, target, me, what.release);
+        }
     }
     match what.d {
         Some(Reg { class: Class::Word, slot }) => {

@@ -349,6 +349,7 @@ pub(crate) fn release(warps: &mut [Warp], machine: &mut Machine<'_>) -> bool {
         opened = true;
         machine.gates[usize::from(id)] = Default::default();
         machine.shared.next_epoch();
+        machine.races.meet();
         let entry = machine.entry;
         for warp in warps.iter_mut() {
             warp.clock = 0;

@@ -8,7 +8,7 @@ use super::step::Laned;
 use super::warp::{FULL, Warp, lanes};
 use crate::fault::MemorySpace;
 use crate::program::Copying;
-use crate::shared::Touch;
+use crate::shared::{Touch, Toucher};
 use crate::syntax::Space;
 
 /// A copy instruction under way: its bytes are not there before the wait.
@@ -89,7 +89,8 @@ fn issue<const CHECKS: bool, const LEN: usize>(
     for (offset, to) in pending.offsets.iter_mut().zip(to) {
         *offset = to as u32;
     }
-    let whole = sources::<CHECKS, LEN>(machine, &from, &wanted, pending);
+    let first = toucher(warp, 0, pc);
+    let whole = sources::<CHECKS, LEN>(machine, &from, &wanted, first, pending);
     if whole && targets::<CHECKS, LEN>(warp, machine, &to, pending, pc) {
         return Ok(());
     }
@@ -106,6 +107,7 @@ fn sources<const CHECKS: bool, const LEN: usize>(
     machine: &mut Machine<'_>,
     from: &[u64; 32],
     wanted: &[u32; 32],
+    first: Toucher,
     pending: &mut PendingCopy,
 ) -> bool {
     let all = lanes_where(|l| wanted[l] == LEN as u32);
@@ -115,7 +117,7 @@ fn sources<const CHECKS: bool, const LEN: usize>(
         return false;
     }
     let pieces = pending.bytes.as_chunks_mut().0;
-    gather_global::<CHECKS, LEN>(machine, pending.mask & all, from, pieces)
+    gather_global::<CHECKS, LEN>(machine, pending.mask & all, from, first, pieces)
 }
 
 /// Takes away what stood at the destinations, unless a lane may not store there.

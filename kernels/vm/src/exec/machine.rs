@@ -6,6 +6,7 @@ use crate::approx::FloatModel;
 use crate::fault::{BufferPlace, FaultKind, MemorySpace};
 use crate::memory::Memory;
 use crate::module::{Entry, Module};
+use crate::race::Races;
 use crate::shared::{Other, Shared};
 use std::collections::VecDeque;
 
@@ -41,6 +42,8 @@ pub(crate) struct Machine<'m> {
     pub wide: Option<crate::dispatch::Wide>,
     /// Initialisation, marks and races are checked.
     pub checks: bool,
+    /// Accesses of global memory by several blocks.
+    pub races: &'m mut Races,
     /// Instructions left in the launch.
     pub left: u64,
     pub gates: [Gate; 16],

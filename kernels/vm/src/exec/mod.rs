@@ -23,6 +23,7 @@ use crate::fault::{Fault, FaultKind, LaunchError, Party, Stop};
 use crate::memory::Memory;
 use crate::module::{Entry, Module};
 use crate::program::{Class, Special};
+use crate::race::Races;
 use crate::shared::Shared;
 use copy::PendingCopy;
 use machine::{Gate, Local, Machine, Trouble};
@@ -99,6 +100,7 @@ struct Scratch {
     copies: Vec<VecDeque<PendingCopy>>,
     commits: Vec<[u32; 32]>,
     operands: Operands,
+    races: Races,
 }
 
 thread_local! {
@@ -189,6 +191,16 @@ fn run(
     for (index, warp) in warps.iter_mut().enumerate() {
         prepare(warp, index as u32, entry, launch);
     }
+    let grid = launch.grid.map(u64::from);
+    if options.checks && grid.iter().product::<u64>() > 1 {
+        let races = &mut scratch.races;
+        let (code, data) = (entry.code.len(), module.data.len());
+        let mut begin = |next| races.begin(next, code, data, entry.synchronises);
+        if !begin(memory.next_access) {
+            memory.forget_accesses();
+            begin(0);
+        }
+    }
     let mut machine = Machine {
         module,
         entry,
@@ -201,6 +213,7 @@ fn run(
         model: options.float_model,
         wide: dispatch::detect(),
         checks: options.checks,
+        races: &mut scratch.races,
         left: limits.instructions,
         gates: [Gate::default(); 16],
         alive_threads: threads,
@@ -219,6 +232,7 @@ fn run(
                 counts.launched += 1;
                 blocks += 1;
                 let block = [x, y, z];
+                machine.races.start_block(blocks as u32 - 1);
                 start_block(warps, &mut machine, block, threads);
                 let ended = run_block(warps, &mut machine, limits);
                 if let Err((warp, raised)) = ended {
@@ -227,6 +241,9 @@ fn run(
                 }
             }
         }
+    }
+    if machine.races.on {
+        machine.memory.next_access = machine.races.end();
     }
     let stats = Stats { warp_instructions: limits.instructions - machine.left, blocks };
     result.map(|()| stats)
@@ -413,6 +430,10 @@ fn report(
     let other = trouble.other.and_then(|other| {
         let place = *entry.places.get(other.pc? as usize)?;
         Some(Party {
+            block: other.block.map(|n| {
+                let [nx, ny, _] = launch.grid;
+                [n % nx, n / nx % ny, n / nx / ny]
+            }),
             thread: other.thread.map(index),
             ptx_line: place.ptx_line,
             instruction: machine.module.text(place.ptx_line),

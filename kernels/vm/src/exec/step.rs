@@ -250,6 +250,7 @@ pub(crate) fn run<V: Vectors>(
                     }
                     vectors.matrix(warp, machine, what, m, pc).map_err(laned(pc))?;
                 }
+                Action::Fence => machine.races.fence(warp.index),
                 Action::Trap => {
                     let kind = FaultKind::Trap;
                     return Err(raise(pc, m, Raise::Trouble(kind.into())));

@@ -1,8 +1,8 @@
 //! Stores of a warp: consecutive addresses at once, everything else lane by lane.
 
 use super::access::{
-    GLOBAL_START, Shape, Target, addresses, by_size, local_at, place, resolve, shared_trouble,
-    space_of, toucher,
+    GLOBAL_START, Shape, Target, addresses, block_race, by_size, local_at, place, resolve,
+    shared_trouble, space_of, touch_data, toucher,
 };
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
@@ -10,7 +10,9 @@ use super::warp::{Warp, lanes};
 use crate::fault::{FaultKind, RaceKind};
 use crate::memory::marks;
 use crate::program::{Access, Class};
+use crate::race::Act;
 use crate::shared::{Touch, Toucher};
+use crate::space::DATA_BASE;
 use crate::syntax::Space;
 
 /// Stores of lanes side by side, when nothing stands against it; `false` asks for [`store_each`].
@@ -34,10 +36,18 @@ pub(crate) fn store<const CHECKS: bool>(
         let lane = mask.trailing_zeros() as usize & 31;
         let global = matches!(what.space, Space::Global | Space::Generic) && first >= GLOBAL_START;
         if global && let Some((page, at)) = machine.memory.window(first, span as u64) {
-            let shadow = &mut page.marks[at..at + span];
+            let shadow = &page.marks[at..at + span];
             let refused =
                 CHECKS && shadow.iter().fold(0, |any, m| any | *m) & marks::UNWRITABLE != 0;
-            if !refused {
+            let recorded = !CHECKS
+                || !machine.races.on
+                || !what.strong && {
+                    let me = toucher(warp, lane, pc);
+                    let len = page.data.len();
+                    machine.races.run::<true>(&mut page.shadow, len, at, span, bytes, me)
+                };
+            if !refused && recorded {
+                let shadow = &mut page.marks[at..at + span];
                 for mark in shadow {
                     *mark |= marks::INIT | marks::WRITTEN;
                 }
@@ -166,8 +176,9 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
         return Err((lane, kind.into()));
     }
     let left = match what.space {
-        Space::Global | Space::Generic => {
-            scatter_global::<CHECKS, BYTES>(machine, mask, addresses, &buffer)
+        Space::Global | Space::Generic if !(what.strong && machine.races.on) => {
+            let first = toucher(warp, 0, pc);
+            scatter_global::<CHECKS, BYTES>(machine, mask, addresses, first, &buffer)
         }
         Space::Shared if CHECKS && !what.strong => {
             let first = toucher(warp, 0, pc);
@@ -180,8 +191,25 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
         let me = toucher(warp, l, pc);
         write_one::<CHECKS>(machine, target, &buffer[l], me, what.strong)
             .map_err(|trouble| (l as u32, trouble))?;
+        if CHECKS && what.strong {
+            release(machine, target, me, what.release);
+        }
     }
     Ok(())
+}
+
+/// A strong store tells what was fenced before it.
+pub(crate) fn release(machine: &mut Machine<'_>, target: Target, me: Toucher, fenced: bool) {
+    if machine.races.on {
+        match target {
+            Target::Global(address) => machine.races.release(me.thread / 32, address, fenced),
+            Target::Data(offset) => {
+                machine.races.release(me.thread / 32, DATA_BASE + offset, fenced);
+            }
+            Target::Shared(_) => machine.races.meet(),
+            _ => {}
+        }
+    }
 }
 
 /// Stores in order to buffers as long as nothing forbids it; returns the lanes that are left.
@@ -190,6 +218,7 @@ fn scatter_global<const CHECKS: bool, const BYTES: usize>(
     machine: &mut Machine<'_>,
     mask: u32,
     addresses: &[u64; 32],
+    first: Toucher,
     buffer: &[[u8; BYTES]; 32],
 ) -> u32 {
     let mut left = mask;
@@ -208,6 +237,7 @@ fn scatter_global<const CHECKS: bool, const BYTES: usize>(
                 break;
             }
             let (from, end) = (from as usize, from as usize + BYTES);
+            let data_len = page.data.len();
             let (Some(data), Some(shadow)) =
                 (page.data.get_mut(from..end), page.marks.get_mut(from..end))
             else {
@@ -219,6 +249,13 @@ fn scatter_global<const CHECKS: bool, const BYTES: usize>(
             }
             if addresses[l] & (BYTES as u64 - 1) != 0 || CHECKS && any & marks::UNWRITABLE != 0 {
                 return left;
+            }
+            if CHECKS && machine.races.on {
+                let me = Toucher { thread: first.thread + l as u32, ..first };
+                let len = data_len;
+                if !machine.races.run::<true>(&mut page.shadow, len, from, BYTES, BYTES, me) {
+                    return left;
+                }
             }
             for mark in shadow {
                 *mark |= marks::INIT | marks::WRITTEN;
@@ -295,6 +332,19 @@ pub(crate) fn write_one<const CHECKS: bool>(
                 return Err(FaultKind::UnwritableWrite { buffer }.into());
             }
             if let Some((page, at)) = machine.memory.window(address, len as u64) {
+                if CHECKS && machine.races.on {
+                    let same = page.marks[at..at + len].iter().all(|m| m & marks::SAME_VALUE != 0)
+                        && page.data[at..at + len] == *data;
+                    let act = Act { store: true, strong, harmless: same && !strong };
+                    let page_len = page.data.len();
+                    if let Err(foe) =
+                        machine.races.touch(&mut page.shadow, page_len, at, len, me, act)
+                    {
+                        return Err(block_race(machine, address, foe));
+                    }
+                }
+            }
+            if let Some((page, at)) = machine.memory.window(address, len as u64) {
                 page.data[at..at + len].copy_from_slice(data);
                 for mark in &mut page.marks[at..at + len] {
                     *mark |= marks::INIT | marks::WRITTEN;
@@ -314,18 +364,19 @@ pub(crate) fn write_one<const CHECKS: bool>(
                 machine.shared.data[offset as usize..end as usize].copy_from_slice(data);
             }
         }
-        _ => return write_other(machine, target, data, me),
+        _ => return write_other::<CHECKS>(machine, target, data, me, strong),
     }
     Ok(())
 }
 
 /// The same for the spaces of a thread or of all.
 #[inline(never)]
-fn write_other(
+fn write_other<const CHECKS: bool>(
     machine: &mut Machine<'_>,
     target: Target,
     data: &[u8],
     me: Toucher,
+    strong: bool,
 ) -> Result<(), Box<Trouble>> {
     let (len, bytes) = (data.len(), data.len() as u32);
     let (space, _) = space_of(target);
@@ -348,6 +399,10 @@ fn write_other(
             let range = offset as usize..end as usize;
             if !machine.module.writable[range.clone()].iter().all(|w| *w) {
                 return Err(FaultKind::ConstWrite { offset }.into());
+            }
+            if CHECKS && machine.races.on {
+                let act = Act { store: true, strong, harmless: false };
+                touch_data(machine, offset, len, me, act)?;
             }
             machine.data[range].copy_from_slice(data);
         }

@@ -4,7 +4,7 @@ use super::{FixupAt, Lowering, too_large};
 use crate::module::{BlockInfo, Entry};
 use crate::parse_error::{ParseError, ParseErrorKind};
 use crate::program::Op;
-use crate::syntax::Function;
+use crate::syntax::{Function, Space};
 use std::collections::HashMap;
 
 impl<'a> Lowering<'a, '_> {
@@ -78,6 +78,10 @@ impl<'a> Lowering<'a, '_> {
         for byte in function.name.bytes() {
             seed = (seed ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         }
+        let anywhere = |space| matches!(space, Space::Global | Space::Generic);
+        let synchronises = self.accesses.iter().any(|a| a.strong && anywhere(a.space))
+            || self.atomics.iter().any(|a| anywhere(a.space))
+            || self.code.iter().any(|i| matches!(i.op, Op::Fence));
         Ok(Entry {
             name: function.name.to_owned(),
             parameters: self.parameters,
@@ -122,6 +126,7 @@ impl<'a> Lowering<'a, '_> {
             tables: self.tables,
             matrices: self.matrices,
             unsupported: self.unsupported,
+            synchronises,
             edge_seed: seed,
         })
     }

@@ -30,9 +30,16 @@ impl<'a> Lowering<'a, '_> {
                 Ok(())
             }
             "bar" | "barrier" => self.barrier(ins, parts),
-            // One warp at a time runs and every store is visible at once.
-            "membar" | "fence" | "nanosleep" | "pmevent" | "prefetch" | "prefetchu"
-            | "griddepcontrol" | "setmaxnreg" | "applypriority" => Ok(()),
+            // One warp at a time runs and every store is visible at once: a fence only orders.
+            "membar" | "fence" => {
+                let wide = |part: &&str| matches!(*part, "gl" | "gpu" | "sys" | "cluster");
+                if parts.iter().any(wide) && !parts.contains(&"proxy") {
+                    self.emit(Op::Fence);
+                }
+                Ok(())
+            }
+            "nanosleep" | "pmevent" | "prefetch" | "prefetchu" | "griddepcontrol"
+            | "setmaxnreg" | "applypriority" => Ok(()),
             _ => Err(Refusal::Unsupported),
         }
     }

@@ -74,6 +74,7 @@ fn action(op: Op) -> Action {
         Op::Vote(i) => Action::Vote(i),
         Op::ActiveMask { d } => Action::ActiveMask { d },
         Op::Matrix(i) => Action::Matrix(i),
+        Op::Fence => Action::Fence,
         Op::Trap => Action::Trap,
         Op::Unsupported(i) => Action::Unsupported(i),
     }

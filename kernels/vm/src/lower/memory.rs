@@ -72,6 +72,7 @@ impl<'a> Lowering<'a, '_> {
             strong: parts
                 .iter()
                 .any(|p| matches!(*p, "volatile" | "relaxed" | "acquire" | "release")),
+            release: parts.contains(&"release"),
         };
         for (i, value) in list.iter().enumerate() {
             access.regs[i] = if load {
@@ -246,6 +247,7 @@ impl<'a> Lowering<'a, '_> {
             offset,
             a,
             b,
+            release: parts.iter().any(|part| matches!(*part, "release" | "acq_rel")),
         });
         self.emit(Op::Atomic(self.atomics.len() as u16 - 1));
         Ok(())
