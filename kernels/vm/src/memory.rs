@@ -35,6 +35,8 @@ pub(crate) struct Page {
     pub marks: Vec<u8>,
     /// Who touched it, in launches of several blocks.
     pub shadow: Shadow,
+    /// All bytes are [`marks::UNWRITABLE`]; may be false where they are.
+    pub constant: bool,
 }
 
 struct Buffer {
@@ -74,6 +76,7 @@ impl Buffer {
         fresh.data.clear();
         fresh.marks.clear();
         fresh.marks.resize(len, self.initial_marks);
+        fresh.constant = self.initial_marks & marks::UNWRITABLE != 0;
         match self.fill.as_slice() {
             [] => fresh.data.resize(len, 0),
             [byte] => fresh.data.resize(len, *byte),
@@ -254,6 +257,7 @@ impl Memory {
     /// When the range leaves the buffer.
     pub fn mark(&mut self, b: BufferId, range: Range<u64>, set: u8, clear: u8) {
         self.each_piece(b, range, |page, at, _| {
+            page.constant &= clear & marks::UNWRITABLE == 0;
             for mark in &mut page.marks[at] {
                 *mark = (*mark | set) & !clear;
             }

@@ -18,7 +18,7 @@ use crate::shared::{Other, Toucher};
 use order::Order;
 pub(crate) use order::Standing;
 pub(crate) use shadow::Shadow;
-use shadow::{INDEX_SHIFT, Records, WHOLE, index_of, lane_of, mask_of, number};
+use shadow::{INDEX_SHIFT, LINE, Records, STEPS, WHOLE, index_of, lane_of, mask_of, number};
 
 /// Accesses a launch may log.
 const LOG: u32 = 1 << 22;
@@ -35,6 +35,8 @@ struct Logged {
     /// Bytes of one lane.
     piece: u8,
     strong: bool,
+    /// Bytes of the cell that another access touched, and its index.
+    joint: Option<(u8, u32)>,
 }
 
 /// The access a new one races with.
@@ -54,6 +56,60 @@ pub(crate) struct Act {
     pub harmless: bool,
 }
 
+/// Numbers of this launch from before the running block began to run.
+#[derive(Clone, Copy)]
+struct Foreign {
+    base: u32,
+    width: u32,
+}
+
+impl Foreign {
+    #[inline(always)]
+    fn holds(self, number: u32) -> bool {
+        number.wrapping_sub(self.base) < self.width
+    }
+
+    /// Whether a number is of this launch.
+    #[inline(always)]
+    fn current(self, number: u32) -> bool {
+        number >= self.base
+    }
+}
+
+/// Records accesses to cells that several blocks have touched, unless one of another block is in
+/// the way.
+#[inline(always)]
+fn among<const STORE: bool>(
+    [writers, readers, others]: [&mut [u32]; 3],
+    first: u32,
+    steps: &[u32; 256],
+    foreign: Foreign,
+) -> bool {
+    let (mut stored, mut read) = (false, false);
+    for writer in &*writers {
+        stored |= foreign.holds(*writer);
+    }
+    for reader in &*readers {
+        read |= foreign.holds(*reader);
+    }
+    if stored || STORE && read {
+        return false;
+    }
+    if STORE || !read {
+        let records = if STORE { writers } else { readers };
+        for (record, step) in records.iter_mut().zip(steps) {
+            *record = first + step;
+        }
+    } else {
+        for ((reader, other), step) in readers.iter_mut().zip(others).zip(steps) {
+            let theirs = foreign.holds(*reader);
+            *other = if theirs { first + step } else { *other };
+            *reader = if theirs { *reader } else { first + step };
+        }
+    }
+    true
+}
+
 /// The log and the order of a launch.
 #[derive(Default)]
 pub(crate) struct Races {
@@ -69,6 +125,8 @@ pub(crate) struct Races {
     next: u32,
     /// The latest index of each instruction.
     recent: Vec<u32>,
+    /// The same of those that share a cell with an earlier one.
+    joints: Vec<u32>,
     order: Order,
     standing: Standing,
     /// Blocks in the order of their start.
@@ -84,6 +142,7 @@ impl Races {
         if next == 0 {
             self.next = 1;
             self.recent.clear();
+            self.joints.clear();
             self.data.forget();
         }
         // Numbers may have been used in other memories and by other launches of this thread.
@@ -97,11 +156,20 @@ impl Races {
         self.blocks.clear();
         if self.recent.len() < code {
             self.recent.resize(code, 0);
+            self.joints.resize(code, 0);
         }
         self.data.cover(data_bytes);
         self.order.restart();
         self.first = self.next;
-        let mark = Logged { serial: u32::MAX, tick: 0, pc: 0, warp: 0, piece: 4, strong: false };
+        let mark = Logged {
+            serial: u32::MAX,
+            tick: 0,
+            pc: 0,
+            warp: 0,
+            piece: 4,
+            strong: false,
+            joint: None,
+        };
         self.log.push(mark);
         self.next += 1;
         self.block_first = self.next;
@@ -160,6 +228,7 @@ impl Races {
             warp: (me.thread / 32) as u8,
             piece: piece as u8,
             strong,
+            joint: None,
         });
         if let Some(recent) = self.recent.get_mut(me.pc as usize) {
             *recent = index;
@@ -167,10 +236,52 @@ impl Races {
         number(index, 0, WHOLE)
     }
 
-    /// Numbers of blocks before the running one: base and width.
     #[inline(always)]
-    fn foreign(&self) -> (u32, u32) {
-        (self.first << INDEX_SHIFT, (self.block_first - self.first) << INDEX_SHIFT)
+    fn foreign(&self) -> Foreign {
+        Foreign {
+            base: self.first << INDEX_SHIFT,
+            width: (self.block_first - self.first) << INDEX_SHIFT,
+        }
+    }
+
+    /// The number of no access.
+    #[inline(always)]
+    fn mark(&self) -> u32 {
+        number(self.first, 0, 0)
+    }
+
+    /// The number of a weak access that shares a cell with an earlier one of the same thread, when
+    /// no fence or barrier lies between.
+    #[inline(always)]
+    fn join(&mut self, old: u32, mine: u32) -> Option<u32> {
+        let (before, me) = (*self.logged(old)?, *self.logged(mine)?);
+        let alike = before.tick == me.tick
+            && before.warp == me.warp
+            && !before.strong
+            && index_of(old) >= self.block_first
+            && lane_of(old) == lane_of(mine)
+            && mask_of(old) & mask_of(mine) == 0
+            && mask_of(old) != 0;
+        if !alike {
+            return None;
+        }
+        let joint = Some((mask_of(old) as u8, index_of(old)));
+        let slot = self.joints.get_mut(me.pc as usize)?;
+        let mut index = *slot;
+        let known = index
+            .checked_sub(self.first)
+            .and_then(|at| self.log.get(at as usize))
+            .is_some_and(|known| known.joint == joint && known.tick == me.tick);
+        if !known {
+            if self.next - self.first >= LOG {
+                return None;
+            }
+            index = self.next;
+            self.next += 1;
+            *slot = index;
+            self.log.push(Logged { joint, ..me });
+        }
+        Some(number(index, lane_of(mine), mask_of(old) | mask_of(mine)))
     }
 
     /// Records weak accesses of lanes side by side, `piece` bytes each from that of `me` on, when
@@ -186,48 +297,83 @@ impl Races {
         me: Toucher,
     ) -> bool {
         if (at | span) & 3 != 0 {
-            return false;
+            let lanes = (at..at + span).step_by(piece).zip(me.thread..);
+            return lanes.fold(true, |all, (at, thread)| {
+                let me = Toucher { thread, ..me };
+                all && match piece {
+                    1 => self.single::<STORE, 1>(shadow, page_bytes, at, me),
+                    _ => self.single::<STORE, 2>(shadow, page_bytes, at, me),
+                }
+            });
         }
         shadow.cover(page_bytes);
         let first = self.access(me, piece, false) + ((me.thread & 31) << 4);
-        let shift = piece.trailing_zeros();
-        let (base, width) = self.foreign();
+        let foreign = self.foreign();
         let cells = at / 4..(at + span) / 4;
-        let (Some(writers), Some(readers), Some(others)) = (
+        let (Some(lines), Some(writers), Some(readers), Some(others)) = (
+            shadow.lines.get_mut(cells.start / LINE..cells.end.div_ceil(LINE)),
             shadow.writers.get_mut(cells.clone()),
             shadow.readers.get_mut(cells.clone()),
             shadow.others.get_mut(cells),
         ) else {
             return false;
         };
-        let mine = |i: usize| first + (((i << 2) >> shift) << 4) as u32;
-        let mut theirs = false;
-        for writer in &*writers {
-            theirs |= writer.wrapping_sub(base) < width;
+        let steps = &STEPS[piece.trailing_zeros() as usize % STEPS.len()];
+        let mut shared = false;
+        for line in &*lines {
+            shared |= foreign.holds(*line);
         }
-        let mut read = false;
-        for reader in &*readers {
-            read |= reader.wrapping_sub(base) < width;
+        if shared {
+            let mark = self.mark();
+            let done = among::<STORE>([writers, readers, others], first, steps, foreign);
+            if done {
+                lines.fill(mark);
+            }
+            return done;
         }
-        if theirs || STORE && read {
-            return false;
-        }
-        if STORE {
-            for (i, writer) in writers.iter_mut().enumerate() {
-                *writer = mine(i);
-            }
-        } else if !read {
-            for (i, reader) in readers.iter_mut().enumerate() {
-                *reader = mine(i);
-            }
-        } else {
-            for (i, (reader, other)) in readers.iter_mut().zip(others).enumerate() {
-                let foreign = reader.wrapping_sub(base) < width;
-                *other = if foreign { mine(i) } else { *other };
-                *reader = if foreign { *reader } else { mine(i) };
-            }
+        lines.fill(first);
+        let records = if STORE { writers } else { readers };
+        for (record, step) in records.iter_mut().zip(steps) {
+            *record = first + step;
         }
         true
+    }
+
+    /// The same for one lane's access of any width.
+    #[inline(always)]
+    pub fn single<const STORE: bool, const BYTES: usize>(
+        &mut self,
+        shadow: &mut Shadow,
+        page_bytes: usize,
+        at: usize,
+        me: Toucher,
+    ) -> bool {
+        if BYTES >= 4 {
+            return self.run::<STORE>(shadow, page_bytes, at, BYTES, BYTES, me);
+        }
+        shadow.cover(page_bytes);
+        let foreign = self.foreign();
+        let whole = self.access(me, BYTES, false) + ((me.thread & 31) << 4);
+        let mine = whole & !WHOLE | ((1 << BYTES) - 1) << (at & 3);
+        let cell = at / 4;
+        let (Some(line), Some(writer), Some(reader)) =
+            (shadow.lines.get(cell / LINE), shadow.writers.get(cell), shadow.readers.get(cell))
+        else {
+            return false;
+        };
+        let old = if STORE { *writer } else { *reader };
+        if !foreign.holds(*line) {
+            let free = !foreign.current(old) || mask_of(old) == mask_of(mine);
+            let new = if free { Some(mine) } else { self.join(old, mine) };
+            if let Some(new) = new {
+                shadow.lines[cell / LINE] = mine;
+                let records = if STORE { &mut shadow.writers } else { &mut shadow.readers };
+                records[cell] = new;
+                return true;
+            }
+        }
+        let act = Act { store: STORE, strong: false, harmless: false };
+        self.touch(shadow, page_bytes, at, BYTES, me, act).is_ok()
     }
 
     /// Records an access of one lane or finds what it races with.
@@ -259,6 +405,9 @@ impl Races {
     fn touch_cell(&self, shadow: &mut Shadow, cell: usize, mine: u32, act: Act) -> Result<(), Foe> {
         let mask = mask_of(mine);
         let old = shadow.cell(cell);
+        let line = &mut shadow.lines[cell / LINE];
+        let alone = !self.current(*line) || mask_of(*line) != 0 && self.own(*line);
+        *line = if alone { mine } else { self.mark() };
         let split = self.current(old.writer) && mask_of(old.writer) == 0;
         if !split {
             let alike = |record| !self.current(record) || mask_of(record) == mask;
@@ -278,7 +427,8 @@ impl Races {
                     if touches { record } else { 0 }
                 });
             }
-            shadow.writers[cell] = number(self.first, 0, 0);
+            shadow.writers[cell] = self.mark();
+            shadow.lines[cell / LINE] = self.mark();
         }
         for byte in (0..4).filter(|byte| mask >> byte & 1 != 0) {
             let old = *shadow.byte(cell * 4 + byte);
@@ -360,8 +510,14 @@ impl Races {
         let Some(logged) = self.logged(record) else {
             return Other { thread: None, pc: None, block: None };
         };
-        // A cell of several lanes is recorded as the first one's.
-        let next = if mask_of(record) == WHOLE { byte as u32 / u32::from(logged.piece) } else { 0 };
+        let next = match logged.joint {
+            Some((mask, before)) if mask >> byte & 1 != 0 => {
+                return self.name(number(before, lane_of(record), mask.into()), byte);
+            }
+            // A cell of several lanes is recorded as the first one's.
+            None if mask_of(record) == WHOLE => byte as u32 / u32::from(logged.piece),
+            _ => 0,
+        };
         Other {
             thread: Some(u32::from(logged.warp) * 32 + lane_of(record) + next),
             pc: Some(logged.pc),

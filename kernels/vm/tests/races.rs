@@ -322,3 +322,20 @@ fn launches_do_not_race_with_each_other() {
         support::go(module, &mut memory, "t", [3, 1, 1], [1, 1, 1], &parameters, &options).unwrap();
     }
 }
+
+#[test]
+fn halves_of_a_word_that_one_thread_stores_apart_keep_their_lines() {
+    let body = "@!%p2 bra R;mov.u16 %rs1, 1;@%p1 st.global.u16 [%rd1], %rs1;\n@%p1 st.global.u16 [%rd1+2], %rs1;\nbra E;\n\
+                R: @%p1 ld.global.u16 %rs2, [%rd1+AT];E:";
+    for (at, line) in [("0", "[%rd1], %rs1"), ("2", "[%rd1+2], %rs1")] {
+        let (fault, _, offset) = race(run(&body.replace("AT", at), 2, 32));
+        assert_eq!(offset.to_string(), at);
+        assert!(fault.other.unwrap().instruction.contains(line), "{at}");
+    }
+    fine(run(&body.replace("AT", "4"), 2, 32));
+    // A fence between the halves: one is ordered and the other is not.
+    let body = "@!%p1 bra E;@!%p2 bra R;mov.u16 %rs1, 1;st.global.u16 [%rd1], %rs1;membar.gl;st.volatile.global.u32 [%rd1+64], %r3;st.global.u16 [%rd1+2], %rs1;bra E;\n\
+                R: ld.volatile.global.u32 %r4, [%rd1+64];ld.global.u16 %rs2, [%rd1+AT];E:";
+    fine(run(&body.replace("AT", "0"), 2, 32));
+    race(run(&body.replace("AT", "2"), 2, 32));
+}

@@ -290,13 +290,17 @@ fn recorded(
     me: Toucher,
 ) -> bool {
     let len = page.data.len();
-    let shadow = &page.marks[span.clone()];
-    constant(shadow) || races.run::<false>(&mut page.shadow, len, span.start, span.len(), bytes, me)
+    constant(page, span.clone())
+        || races.run::<false>(&mut page.shadow, len, span.start, span.len(), bytes, me)
 }
 
 /// Whether nobody may store to any of the bytes: nothing races with a load of them.
 #[inline(always)]
-pub(crate) fn constant(shadow: &[u8]) -> bool {
+fn constant(page: &Page, span: Range<usize>) -> bool {
+    if page.constant {
+        return true;
+    }
+    let shadow = &page.marks[span];
     if shadow.first().is_none_or(|mark| mark & marks::UNWRITABLE == 0) {
         return false;
     }
@@ -425,10 +429,10 @@ pub(super) fn gather_global<const CHECKS: bool, const BYTES: usize>(
             if addresses[l] & (BYTES as u64 - 1) != 0 || CHECKS && !readable(shadow) {
                 return false;
             }
-            if CHECKS && machine.races.on && !constant(shadow) {
+            if CHECKS && machine.races.on && !constant(page, from..end) {
                 let me = Toucher { thread: first.thread + l as u32, ..first };
                 let len = page.data.len();
-                if !machine.races.run::<false>(&mut page.shadow, len, from, BYTES, BYTES, me) {
+                if !machine.races.single::<false, BYTES>(&mut page.shadow, len, from, me) {
                     return false;
                 }
             }
@@ -465,7 +469,7 @@ pub(crate) fn read_one<const CHECKS: bool>(
                 }
                 return Ok(());
             }
-            if CHECKS && machine.races.on && !constant(&page.marks[at..at + len]) {
+            if CHECKS && machine.races.on && !constant(page, at..at + len) {
                 let act = Act { store: false, strong, harmless: false };
                 let page_len = page.data.len();
                 if let Err(foe) = machine.races.touch(&mut page.shadow, page_len, at, len, me, act)

@@ -252,8 +252,7 @@ fn scatter_global<const CHECKS: bool, const BYTES: usize>(
             }
             if CHECKS && machine.races.on {
                 let me = Toucher { thread: first.thread + l as u32, ..first };
-                let len = data_len;
-                if !machine.races.run::<true>(&mut page.shadow, len, from, BYTES, BYTES, me) {
+                if !machine.races.single::<true, BYTES>(&mut page.shadow, data_len, from, me) {
                     return left;
                 }
             }

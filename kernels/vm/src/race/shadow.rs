@@ -7,6 +7,24 @@ pub(super) const INDEX_SHIFT: u32 = 9;
 const LANE_SHIFT: u32 = 4;
 /// All bytes of a cell.
 pub(super) const WHOLE: u32 = 0xf;
+/// Cells of a line.
+pub(super) const LINE: usize = 16;
+
+/// By the binary logarithm of a lane's bytes: how numbers grow from cell to cell of lanes side by
+/// side.
+pub(super) static STEPS: [[u32; 256]; 6] = {
+    let mut steps = [[0; 256]; 6];
+    let mut shift = 0;
+    while shift < 6 {
+        let mut cell = 0;
+        while cell < 256 {
+            steps[shift][cell] = (cell as u32 * 4 >> shift) << LANE_SHIFT;
+            cell += 1;
+        }
+        shift += 1;
+    }
+    steps
+};
 
 /// The number of an access by one lane to the bytes of a mask.
 #[inline(always)]
@@ -48,6 +66,9 @@ impl Records {
 /// The records of a page: of cells of four bytes, and of single bytes where a cell is split.
 #[derive(Default)]
 pub(crate) struct Shadow {
+    /// Any access to each line of cells while only one block has touched it; that of no access
+    /// where several have. Records of a line last touched by older launches are stale.
+    pub(super) lines: Vec<u32>,
     pub(super) writers: Vec<u32>,
     pub(super) readers: Vec<u32>,
     pub(super) others: Vec<u32>,
@@ -69,6 +90,7 @@ impl Shadow {
             // Zeroed memory costs only what is touched of it.
             *records = vec![0; cells];
         }
+        self.lines = vec![0; cells.div_ceil(LINE)];
         self.bytes = Vec::new();
     }
 
