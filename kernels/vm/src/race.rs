@@ -18,7 +18,8 @@ use crate::shared::{Other, Toucher};
 use order::Order;
 pub(crate) use order::Standing;
 pub(crate) use shadow::Shadow;
-use shadow::{INDEX_SHIFT, LINE, Records, STEPS, WHOLE, index_of, lane_of, mask_of, number};
+use shadow::{INDEX_SHIFT, LINE, Line, Records, STEPS, WHOLE, index_of, lane_of, mask_of, number};
+use std::ops::Range;
 
 /// Accesses a launch may log.
 const LOG: u32 = 1 << 22;
@@ -35,8 +36,25 @@ struct Logged {
     /// Bytes of one lane.
     piece: u8,
     strong: bool,
-    /// Bytes of the cell that another access touched, and its index.
-    joint: Option<(u8, u32)>,
+    /// An earlier access to other bytes of the same cell, which this one's records stand for too.
+    joint: Option<Earlier>,
+}
+
+/// The bytes of a cell that an earlier access touched.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Earlier {
+    index: u32,
+    mask: u8,
+    /// Its lane, where that is not the later one's.
+    lane: Option<u8>,
+}
+
+/// The last index made for an access together with an earlier one.
+#[derive(Clone, Copy, Default)]
+struct Joint {
+    before: Earlier,
+    after: u32,
+    index: u32,
 }
 
 /// The access a new one races with.
@@ -125,8 +143,8 @@ pub(crate) struct Races {
     next: u32,
     /// The latest index of each instruction.
     recent: Vec<u32>,
-    /// The same of those that share a cell with an earlier one.
-    joints: Vec<u32>,
+    /// The last that shared a cell with an earlier one.
+    joint: Joint,
     order: Order,
     standing: Standing,
     /// Blocks in the order of their start.
@@ -142,7 +160,7 @@ impl Races {
         if next == 0 {
             self.next = 1;
             self.recent.clear();
-            self.joints.clear();
+            self.joint = Joint::default();
             self.data.forget();
         }
         // Numbers may have been used in other memories and by other launches of this thread.
@@ -156,7 +174,6 @@ impl Races {
         self.blocks.clear();
         if self.recent.len() < code {
             self.recent.resize(code, 0);
-            self.joints.resize(code, 0);
         }
         self.data.cover(data_bytes);
         self.order.restart();
@@ -250,43 +267,54 @@ impl Races {
         number(self.first, 0, 0)
     }
 
-    /// The number of a weak access that shares a cell with an earlier one of the same thread, when
-    /// no fence or barrier lies between.
+    /// The number of a weak access together with an earlier one of the block to other bytes of the
+    /// cell.
     #[inline(always)]
     fn join(&mut self, old: u32, mine: u32) -> Option<u32> {
-        let (before, me) = (*self.logged(old)?, *self.logged(mine)?);
-        let alike = before.tick == me.tick
-            && before.warp == me.warp
-            && !before.strong
-            && index_of(old) >= self.block_first
-            && lane_of(old) == lane_of(mine)
-            && mask_of(old) & mask_of(mine) == 0
-            && mask_of(old) != 0;
-        if !alike {
+        if mask_of(old) & mask_of(mine) != 0 || mask_of(old) == 0 {
             return None;
         }
-        let joint = Some((mask_of(old) as u8, index_of(old)));
-        let slot = self.joints.get_mut(me.pc as usize)?;
-        let mut index = *slot;
-        let known = index
-            .checked_sub(self.first)
-            .and_then(|at| self.log.get(at as usize))
-            .is_some_and(|known| known.joint == joint && known.tick == me.tick);
-        if !known {
-            if self.next - self.first >= LOG {
-                return None;
-            }
-            index = self.next;
-            self.next += 1;
-            *slot = index;
-            self.log.push(Logged { joint, ..me });
-        }
+        let apart = lane_of(old) != lane_of(mine);
+        let before = Earlier {
+            index: index_of(old),
+            mask: mask_of(old) as u8,
+            lane: apart.then(|| lane_of(old) as u8),
+        };
+        let known = self.joint.before == before && self.joint.after == index_of(mine);
+        let index = if known { self.joint.index } else { self.log_joint(before, mine)? };
         Some(number(index, lane_of(mine), mask_of(old) | mask_of(mine)))
+    }
+
+    #[inline(never)]
+    fn log_joint(&mut self, before: Earlier, mine: u32) -> Option<u32> {
+        let me = *self.logged(mine)?;
+        if self.next - self.first >= LOG {
+            return None;
+        }
+        let index = self.next;
+        self.next += 1;
+        self.log.push(Logged { joint: Some(before), ..me });
+        self.joint = Joint { before, after: index_of(mine), index };
+        Some(index)
+    }
+
+    /// The number of the access that touched a byte of a cell, where a record stands for several.
+    fn part_of(&self, record: u32, byte: usize) -> u32 {
+        let mut record = record;
+        while let Some(before) = self.logged(record).and_then(|logged| logged.joint) {
+            let lane = lane_of(record);
+            if before.mask >> byte & 1 == 0 {
+                return number(index_of(record), lane, mask_of(record) & !u32::from(before.mask));
+            }
+            let lane = before.lane.map_or(lane, u32::from);
+            record = number(before.index, lane, before.mask.into());
+        }
+        record
     }
 
     /// Records weak accesses of lanes side by side, `piece` bytes each from that of `me` on, when
     /// no other block is in the way; false asks for [`Races::touch`].
-    #[inline(always)]
+    #[inline(never)]
     pub fn run<const STORE: bool>(
         &mut self,
         shadow: &mut Shadow,
@@ -296,84 +324,171 @@ impl Races {
         piece: usize,
         me: Toucher,
     ) -> bool {
-        if (at | span) & 3 != 0 {
-            let lanes = (at..at + span).step_by(piece).zip(me.thread..);
-            return lanes.fold(true, |all, (at, thread)| {
-                let me = Toucher { thread, ..me };
-                all && match piece {
-                    1 => self.single::<STORE, 1>(shadow, page_bytes, at, me),
-                    _ => self.single::<STORE, 2>(shadow, page_bytes, at, me),
-                }
-            });
-        }
         shadow.cover(page_bytes);
         let first = self.access(me, piece, false) + ((me.thread & 31) << 4);
-        let foreign = self.foreign();
+        if (at | span) & 3 != 0 {
+            for (lane, at) in (at..at + span).step_by(piece).enumerate() {
+                if !self.part::<STORE>(shadow, at, piece, first + ((lane as u32) << 4)) {
+                    return false;
+                }
+            }
+            return true;
+        }
+        if (at | span) & (4 * LINE - 1) == 0 {
+            let foreign = self.foreign();
+            let lines = shadow.lines.get_mut(at / (4 * LINE)..(at + span) / (4 * LINE));
+            let Some(lines) = lines else {
+                return false;
+            };
+            let mut shared = false;
+            for line in &*lines {
+                shared |= foreign.holds(line.owner);
+            }
+            if !shared {
+                let step = (4 * LINE as u32 >> piece.trailing_zeros()) << 4;
+                let mut mine = first;
+                for line in lines {
+                    line.owner = mine;
+                    *(if STORE { &mut line.writer } else { &mut line.reader }) = mine;
+                    mine += step;
+                }
+                return true;
+            }
+        }
+        let steps = &STEPS[piece.trailing_zeros() as usize % STEPS.len()];
         let cells = at / 4..(at + span) / 4;
-        let (Some(lines), Some(writers), Some(readers), Some(others)) = (
-            shadow.lines.get_mut(cells.start / LINE..cells.end.div_ceil(LINE)),
+        let mut cell = cells.start;
+        while cell < cells.end {
+            let end = (cell / LINE * LINE + LINE).min(cells.end);
+            let mine = first + steps[cell - cells.start];
+            let done = self.line::<STORE>(shadow, cell..end, mine, steps);
+            if !done {
+                return false;
+            }
+            cell = end;
+        }
+        true
+    }
+
+    /// Records an access to cells of one line.
+    #[inline(always)]
+    fn line<const STORE: bool>(
+        &self,
+        shadow: &mut Shadow,
+        cells: Range<usize>,
+        first: u32,
+        steps: &[u32; 256],
+    ) -> bool {
+        let foreign = self.foreign();
+        let at = cells.start / LINE;
+        let Some(line) = shadow.lines.get_mut(at) else {
+            return false;
+        };
+        let alone = !foreign.holds(line.owner);
+        if alone {
+            line.owner = first;
+            if cells.len() == LINE {
+                *(if STORE { &mut line.writer } else { &mut line.reader }) = first;
+                return true;
+            }
+        }
+        if foreign.current(line.writer) || foreign.current(line.reader) {
+            self.expand(shadow, at);
+        }
+        let (Some(writers), Some(readers), Some(others)) = (
             shadow.writers.get_mut(cells.clone()),
             shadow.readers.get_mut(cells.clone()),
             shadow.others.get_mut(cells),
         ) else {
             return false;
         };
-        let steps = &STEPS[piece.trailing_zeros() as usize % STEPS.len()];
-        let mut shared = false;
-        for line in &*lines {
-            shared |= foreign.holds(*line);
-        }
-        if shared {
-            let mark = self.mark();
-            let done = among::<STORE>([writers, readers, others], first, steps, foreign);
-            if done {
-                lines.fill(mark);
+        if alone {
+            let records = if STORE { writers } else { readers };
+            for (record, step) in records.iter_mut().zip(steps) {
+                *record = first + step;
             }
-            return done;
+            return true;
         }
-        lines.fill(first);
-        let records = if STORE { writers } else { readers };
-        for (record, step) in records.iter_mut().zip(steps) {
-            *record = first + step;
+        let done = among::<STORE>([writers, readers, others], first, steps, foreign);
+        if done {
+            shadow.lines[at].owner = self.mark();
         }
-        true
+        done
     }
 
-    /// The same for one lane's access of any width.
+    /// Gives the cells of a line the records of the whole line.
+    #[cold]
+    fn expand(&self, shadow: &mut Shadow, at: usize) {
+        let Line { owner, writer, reader } = shadow.lines[at];
+        shadow.lines[at] = Line { owner, writer: 0, reader: 0 };
+        let cells = at * LINE..at * LINE + LINE;
+        for (first, records) in [(writer, &mut shadow.writers), (reader, &mut shadow.readers)] {
+            let piece = self.logged(first).map_or(4, |logged| logged.piece);
+            if self.current(first) {
+                let steps = &STEPS[piece.trailing_zeros() as usize % STEPS.len()];
+                for (record, step) in records[cells.clone()].iter_mut().zip(steps) {
+                    *record = first + step;
+                }
+            }
+        }
+    }
+
+    /// The number of accesses of lanes apart, from that of lane 0 on, for [`Races::single`].
+    #[inline(always)]
+    pub fn scattered(&mut self, me: Toucher, piece: usize) -> u32 {
+        if self.on { self.access(me, piece, false) } else { 0 }
+    }
+
+    /// The same as [`Races::run`] for one lane of scattered ones.
     #[inline(always)]
     pub fn single<const STORE: bool, const BYTES: usize>(
         &mut self,
         shadow: &mut Shadow,
         page_bytes: usize,
         at: usize,
-        me: Toucher,
+        mine: u32,
     ) -> bool {
-        if BYTES >= 4 {
-            return self.run::<STORE>(shadow, page_bytes, at, BYTES, BYTES, me);
-        }
         shadow.cover(page_bytes);
+        if BYTES < 4 {
+            return self.part::<STORE>(shadow, at, BYTES, mine);
+        }
+        self.line::<STORE>(shadow, at / 4..(at + BYTES) / 4, mine, &[0; 256])
+    }
+
+    /// The same for a part of a cell.
+    #[inline(always)]
+    fn part<const STORE: bool>(
+        &mut self,
+        shadow: &mut Shadow,
+        at: usize,
+        len: usize,
+        mine: u32,
+    ) -> bool {
         let foreign = self.foreign();
-        let whole = self.access(me, BYTES, false) + ((me.thread & 31) << 4);
-        let mine = whole & !WHOLE | ((1 << BYTES) - 1) << (at & 3);
-        let cell = at / 4;
-        let (Some(line), Some(writer), Some(reader)) =
-            (shadow.lines.get(cell / LINE), shadow.writers.get(cell), shadow.readers.get(cell))
+        let (cell, mine) = (at / 4, mine & !WHOLE | ((1 << len) - 1) << (at & 3));
+        let Some(line) = shadow.lines.get(cell / LINE).copied() else {
+            return false;
+        };
+        if foreign.current(line.writer) || foreign.current(line.reader) {
+            self.expand(shadow, cell / LINE);
+        }
+        let records = if STORE { &mut shadow.writers } else { &mut shadow.readers };
+        let (Some(line), Some(record)) = (shadow.lines.get_mut(cell / LINE), records.get_mut(cell))
         else {
             return false;
         };
-        let old = if STORE { *writer } else { *reader };
-        if !foreign.holds(*line) {
+        if !foreign.holds(line.owner) {
+            let old = *record;
             let free = !foreign.current(old) || mask_of(old) == mask_of(mine);
             let new = if free { Some(mine) } else { self.join(old, mine) };
             if let Some(new) = new {
-                shadow.lines[cell / LINE] = mine;
-                let records = if STORE { &mut shadow.writers } else { &mut shadow.readers };
-                records[cell] = new;
+                line.owner = mine;
+                *record = new;
                 return true;
             }
         }
         let act = Act { store: STORE, strong: false, harmless: false };
-        self.touch(shadow, page_bytes, at, BYTES, me, act).is_ok()
+        self.touch_cell(shadow, cell, mine, act).is_ok()
     }
 
     /// Records an access of one lane or finds what it races with.
@@ -404,13 +519,17 @@ impl Races {
 
     fn touch_cell(&self, shadow: &mut Shadow, cell: usize, mine: u32, act: Act) -> Result<(), Foe> {
         let mask = mask_of(mine);
+        let line = shadow.lines[cell / LINE];
+        if self.current(line.writer) || self.current(line.reader) {
+            self.expand(shadow, cell / LINE);
+        }
+        let alone = !self.current(line.owner) || mask_of(line.owner) != 0 && self.own(line.owner);
+        shadow.lines[cell / LINE].owner = if alone { mine } else { self.mark() };
         let old = shadow.cell(cell);
-        let line = &mut shadow.lines[cell / LINE];
-        let alone = !self.current(*line) || mask_of(*line) != 0 && self.own(*line);
-        *line = if alone { mine } else { self.mark() };
         let split = self.current(old.writer) && mask_of(old.writer) == 0;
         if !split {
-            let alike = |record| !self.current(record) || mask_of(record) == mask;
+            let joint = |record| self.logged(record).is_some_and(|logged| logged.joint.is_some());
+            let alike = |record| !self.current(record) || mask_of(record) == mask && !joint(record);
             if old.all(alike) {
                 let byte = mask.trailing_zeros() as usize;
                 let new = self.judge(old, mine, act).map_err(|(race, record)| Foe {
@@ -424,11 +543,11 @@ impl Races {
             for byte in 0..4 {
                 *shadow.byte(cell * 4 + byte) = old.map(|record| {
                     let touches = self.current(record) && record >> byte & 1 != 0;
-                    if touches { record } else { 0 }
+                    if touches { self.part_of(record, byte) } else { 0 }
                 });
             }
             shadow.writers[cell] = self.mark();
-            shadow.lines[cell / LINE] = self.mark();
+            shadow.lines[cell / LINE].owner = self.mark();
         }
         for byte in (0..4).filter(|byte| mask >> byte & 1 != 0) {
             let old = *shadow.byte(cell * 4 + byte);
@@ -510,14 +629,8 @@ impl Races {
         let Some(logged) = self.logged(record) else {
             return Other { thread: None, pc: None, block: None };
         };
-        let next = match logged.joint {
-            Some((mask, before)) if mask >> byte & 1 != 0 => {
-                return self.name(number(before, lane_of(record), mask.into()), byte);
-            }
-            // A cell of several lanes is recorded as the first one's.
-            None if mask_of(record) == WHOLE => byte as u32 / u32::from(logged.piece),
-            _ => 0,
-        };
+        // A cell of several lanes is recorded as the first one's.
+        let next = if mask_of(record) == WHOLE { byte as u32 / u32::from(logged.piece) } else { 0 };
         Other {
             thread: Some(u32::from(logged.warp) * 32 + lane_of(record) + next),
             pc: Some(logged.pc),

@@ -406,6 +406,7 @@ pub(super) fn gather_global<const CHECKS: bool, const BYTES: usize>(
     first: Toucher,
     buffer: &mut [[u8; BYTES]],
 ) -> bool {
+    let recorded = if CHECKS { machine.races.scattered(first, BYTES) } else { 0 };
     let mut left = mask;
     while left != 0 {
         let start = addresses[left.trailing_zeros() as usize & 31];
@@ -430,9 +431,9 @@ pub(super) fn gather_global<const CHECKS: bool, const BYTES: usize>(
                 return false;
             }
             if CHECKS && machine.races.on && !constant(page, from..end) {
-                let me = Toucher { thread: first.thread + l as u32, ..first };
+                let mine = recorded + ((l as u32) << 4);
                 let len = page.data.len();
-                if !machine.races.single::<false, BYTES>(&mut page.shadow, len, from, me) {
+                if !machine.races.single::<false, BYTES>(&mut page.shadow, len, from, mine) {
                     return false;
                 }
             }

@@ -63,12 +63,21 @@ impl Records {
     }
 }
 
+/// Who touched the cells of a line.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Line {
+    /// Any access while only one block has touched it; that of no access where several have.
+    pub owner: u32,
+    /// The last store and the last load of the whole line, as of its first cell; where they are of
+    /// this launch, they come after the records of the cells.
+    pub writer: u32,
+    pub reader: u32,
+}
+
 /// The records of a page: of cells of four bytes, and of single bytes where a cell is split.
 #[derive(Default)]
 pub(crate) struct Shadow {
-    /// Any access to each line of cells while only one block has touched it; that of no access
-    /// where several have. Records of a line last touched by older launches are stale.
-    pub(super) lines: Vec<u32>,
+    pub(super) lines: Vec<Line>,
     pub(super) writers: Vec<u32>,
     pub(super) readers: Vec<u32>,
     pub(super) others: Vec<u32>,
@@ -86,11 +95,12 @@ impl Shadow {
 
     #[cold]
     fn grow(&mut self, cells: usize) {
+        let cells = cells.next_multiple_of(LINE);
         for records in [&mut self.writers, &mut self.readers, &mut self.others] {
             // Zeroed memory costs only what is touched of it.
             *records = vec![0; cells];
         }
-        self.lines = vec![0; cells.div_ceil(LINE)];
+        self.lines = vec![Line::default(); cells / LINE];
         self.bytes = Vec::new();
     }
 
