@@ -176,6 +176,19 @@ pub enum FaultKind {
         /// The limit.
         limit: u64,
     },
+    /// Every thread that is left polls, and nothing changes any more.
+    NoProgress {
+        /// Where the named thread polls.
+        space: MemorySpace,
+        /// The buffer, for global memory.
+        buffer: Option<BufferPlace>,
+        /// The address, or the offset in shared memory.
+        address: u64,
+        /// Blocks that have started and not ended.
+        waiting_blocks: u64,
+        /// Blocks for which there is no room beside them.
+        unstarted_blocks: u64,
+    },
     /// `trap`, or a failed device assertion.
     Trap,
 }
@@ -381,6 +394,15 @@ impl fmt::Display for FaultKind {
             }
             FaultKind::InstructionBudget { limit } => {
                 write!(f, "more than {limit} warp instructions: it may never end")
+            }
+            FaultKind::NoProgress { space, buffer, address, waiting_blocks, unstarted_blocks } => {
+                f.write_str("no progress: a thread polls ")?;
+                place(f, *space, buffer.as_ref(), *address)?;
+                write!(f, ", and nobody among {waiting_blocks} blocks changes it")?;
+                if *unstarted_blocks > 0 {
+                    write!(f, "; {unstarted_blocks} blocks more do not fit beside them")?;
+                }
+                Ok(())
             }
             FaultKind::Trap => f.write_str("the kernel trapped"),
         }

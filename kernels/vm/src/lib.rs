@@ -69,7 +69,7 @@ mod wide;
 
 pub use approx::FloatModel;
 pub use coverage::{Coverage, EntryCoverage};
-pub use exec::{Launch, Limits, Options, Stats, launch};
+pub use exec::{Launch, Limits, Options, Schedule, Stats, launch};
 pub use fault::{BufferPlace, Fault, FaultKind, LaunchError, MemorySpace, Party, RaceKind, Stop};
 pub use memory::{BufferId, Memory, marks};
 pub use module::{BlockInfo, Entry, Module, Parameter, ParameterType};

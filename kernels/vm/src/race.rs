@@ -210,10 +210,10 @@ impl Races {
         }
     }
 
-    /// Another block goes on that had been laid aside; returns the one that ran.
-    pub fn exchange_block(&mut self, standing: Standing) -> Standing {
+    /// A block is laid aside, or goes on.
+    pub fn exchange_block(&mut self, standing: &mut Standing) {
+        std::mem::swap(&mut self.standing, standing);
         self.block_first = self.next;
-        std::mem::replace(&mut self.standing, standing)
     }
 
     /// The number of an access by lane 0 to a whole cell.

@@ -62,7 +62,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::BadBarrier { .. }
         | FaultKind::ShuffleInactive { .. }
         | FaultKind::BadMemberMask { .. } => "house.barriers",
-        FaultKind::InstructionBudget { .. } => "house.budget",
+        FaultKind::InstructionBudget { .. } | FaultKind::NoProgress { .. } => "house.budget",
         FaultKind::OutOfBounds { .. }
         | FaultKind::Misaligned { .. }
         | FaultKind::ConstWrite { .. }

@@ -11,6 +11,7 @@ use crate::program::{Atomic, AtomicOp, Class, Reg};
 use crate::shared::Toucher;
 use crate::space::SHARED_BASE;
 use crate::syntax::Space;
+use std::cell::Cell;
 
 #[inline(always)]
 pub(crate) fn atomic<const CHECKS: bool>(
@@ -60,12 +61,18 @@ fn each<const CHECKS: bool, const BYTES: usize>(
             near[l] = addresses[l].wrapping_sub(base);
         }
         let [a, b] = [what.a, what.b].map(|reg| &warp.words[usize::from(reg.slot)].0);
-        let f = |old: u32, l: usize| f(old.into(), a[l].into(), b[l].into(), true) as u32;
+        let changed = Cell::new(0);
+        let f = |old: u32, l: usize| {
+            let new = f(old.into(), a[l].into(), b[l].into(), true) as u32;
+            changed.set(changed.get() | (new ^ old));
+            new
+        };
         let first = toucher(warp, 0, pc);
         if machine.races.on {
             machine.races.meet();
         }
         left = machine.shared.update_words(&near, mask, first, &mut before, f);
+        machine.changes += u64::from(changed.get() != 0);
     }
     for lane in lanes(left) {
         let (a, b) = (warp.value(what.a, lane), warp.value(what.b, lane));
@@ -103,7 +110,9 @@ fn exchange<const CHECKS: bool, const BYTES: usize>(
     let mut old = [0; 8];
     old[..BYTES].copy_from_slice(&bytes);
     let old = u64::from_le_bytes(old);
-    let new = f(old).to_le_bytes();
+    let new = f(old);
+    machine.changes += u64::from(new != old);
+    let new = new.to_le_bytes();
     write_one::<CHECKS>(machine, target, &new[..BYTES], me, true)?;
     Ok(old)
 }

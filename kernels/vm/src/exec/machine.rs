@@ -46,14 +46,20 @@ pub(crate) struct Machine<'m> {
     pub races: &'m mut Races,
     /// Instructions left in the launch.
     pub left: u64,
+    /// Instructions of a warp's turn.
+    pub slice: u64,
+    /// Grows with whatever may change memory or let a thread go on.
+    pub changes: u64,
+    /// The warp accessed memory as those do who wait.
+    pub polled: bool,
     pub gates: [Gate; 16],
     /// Threads of the block that have not exited.
     pub alive_threads: u32,
     pub block_threads: u32,
     /// Copies of each warp that have not arrived.
-    pub copies: &'m mut [VecDeque<PendingCopy>],
+    pub copies: &'m mut Vec<VecDeque<PendingCopy>>,
     /// Commits of each warp's threads so far.
-    pub commits: &'m mut [[u32; 32]],
+    pub commits: &'m mut Vec<[u32; 32]>,
     /// Times that a clock was read.
     pub ticks: u64,
     /// Working space of matrix products.

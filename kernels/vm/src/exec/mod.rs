@@ -1,5 +1,6 @@
-//! A launch: checked, set up, and its blocks run one after the other, warps in turn.
-//! Invariant: the order of everything is fixed, so equal launches give equal results.
+//! A launch: checked, set up, run and reported.
+//! Invariant: the order of everything follows from the schedule, so equal launches give equal
+//! results.
 
 pub(crate) mod access;
 pub(crate) mod alu;
@@ -7,11 +8,14 @@ pub(crate) mod atomic;
 pub(crate) mod collective;
 mod copy;
 mod deliver;
+mod floor;
 pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod matrix;
 pub(crate) mod mma;
 pub(crate) mod product;
+pub(crate) mod resident;
+mod schedule;
 pub(crate) mod step;
 pub(crate) mod store;
 pub(crate) mod warp;
@@ -19,19 +23,17 @@ pub(crate) mod warp;
 use crate::approx::FloatModel;
 use crate::coverage::Coverage;
 use crate::dispatch;
-use crate::fault::{Fault, FaultKind, LaunchError, Party, Stop};
+use crate::fault::{Fault, LaunchError, Party, Stop};
 use crate::memory::Memory;
 use crate::module::{Entry, Module};
-use crate::program::{Class, Special};
 use crate::race::Races;
-use crate::shared::Shared;
-use copy::PendingCopy;
-use machine::{Gate, Local, Machine, Trouble};
+use floor::{Floor, Halt};
+use machine::{Gate, Machine};
 use product::Operands;
+use resident::{Resident, Seat};
+pub use schedule::Schedule;
 use std::cell::Cell;
-use std::collections::VecDeque;
-use step::{Outcome, Raise, Raised};
-use warp::{Fragment, Longs, State, Warp, Words};
+use step::{Raise, Raised};
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -55,12 +57,22 @@ pub struct Limits {
     pub instructions: u64,
     /// Shared memory of a block, static and dynamic.
     pub shared_bytes: u64,
+    /// Multiprocessors. They bound the blocks that can be under way at once, each with as many as
+    /// its 2,048 threads, 32 blocks and 228 KiB of shared memory allow.
+    pub multiprocessors: u32,
+    /// Host memory for blocks that wait for others.
+    pub resident_bytes: u64,
 }
 
 impl Default for Limits {
-    /// 2³² warp instructions and the 227 KiB of an H200.
+    /// 2³² warp instructions, the 227 KiB and 132 multiprocessors of an H200, 1 GiB.
     fn default() -> Limits {
-        Limits { instructions: 1 << 32, shared_bytes: 227 * 1024 }
+        Limits {
+            instructions: 1 << 32,
+            shared_bytes: 227 * 1024,
+            multiprocessors: 132,
+            resident_bytes: 1 << 30,
+        }
     }
 }
 
@@ -72,12 +84,14 @@ pub struct Options {
     pub checks: bool,
     /// Whose approximate functions.
     pub float_model: FloatModel,
+    /// In which order blocks and warps run.
+    pub schedule: Schedule,
 }
 
 impl Default for Options {
     /// Everything checked.
     fn default() -> Options {
-        Options { checks: true, float_model: FloatModel::default() }
+        Options { checks: true, float_model: FloatModel::default(), schedule: Schedule::InOrder }
     }
 }
 
@@ -93,12 +107,11 @@ pub struct Stats {
 /// Allocations kept from launch to launch.
 #[derive(Default)]
 struct Scratch {
-    shared: Shared,
-    local: Local,
-    warps: Vec<Warp>,
+    /// The running block's own memory.
+    seat: Seat,
+    /// Blocks of earlier launches.
+    spare: Vec<Resident>,
     data: Vec<u8>,
-    copies: Vec<VecDeque<PendingCopy>>,
-    commits: Vec<[u32; 32]>,
     operands: Operands,
     races: Races,
 }
@@ -170,29 +183,10 @@ fn run(
     counts: &mut crate::coverage::EntryCoverage,
     scratch: &mut Scratch,
 ) -> Result<Stats, Stop> {
-    let threads: u32 = launch.block.iter().product();
-    let warp_count = threads.div_ceil(32) as usize;
-    scratch.shared.prepare(&entry.shared, entry.dynamic_shared_offset, launch.dynamic_shared_bytes);
     scratch.data.clear();
     scratch.data.extend_from_slice(&module.data);
-    let local = &mut scratch.local;
-    local.bytes_per_thread = entry.local_bytes as usize;
-    local.data.clear();
-    local.data.resize(warp_count * 32 * local.bytes_per_thread, 0);
-    scratch.commits.clear();
-    scratch.commits.resize(warp_count, [0; 32]);
-    if scratch.copies.len() < warp_count {
-        scratch.copies.resize_with(warp_count, VecDeque::new);
-    }
-    if scratch.warps.len() < warp_count {
-        scratch.warps.resize_with(warp_count, Warp::default);
-    }
-    let warps = &mut scratch.warps[..warp_count];
-    for (index, warp) in warps.iter_mut().enumerate() {
-        prepare(warp, index as u32, entry, launch);
-    }
-    let grid = launch.grid.map(u64::from);
-    if options.checks && grid.iter().product::<u64>() > 1 {
+    let blocks: u64 = launch.grid.iter().map(|n| u64::from(*n)).product();
+    if options.checks && blocks > 1 {
         let races = &mut scratch.races;
         let (code, data) = (entry.code.len(), module.data.len());
         let mut begin = |next| races.begin(next, code, data, entry.synchronises);
@@ -201,12 +195,13 @@ fn run(
             begin(0);
         }
     }
+    let seat = &mut scratch.seat;
     let mut machine = Machine {
         module,
         entry,
         memory,
-        shared: &mut scratch.shared,
-        local,
+        shared: &mut seat.shared,
+        local: &mut seat.local,
         parameters: launch.parameters,
         data: &mut scratch.data,
         edges: &mut counts.edges,
@@ -215,191 +210,43 @@ fn run(
         checks: options.checks,
         races: &mut scratch.races,
         left: limits.instructions,
+        slice: step::SLICE,
+        changes: 0,
+        polled: false,
         gates: [Gate::default(); 16],
-        alive_threads: threads,
-        block_threads: threads,
-        copies: &mut scratch.copies[..warp_count],
-        commits: &mut scratch.commits,
+        alive_threads: 0,
+        block_threads: launch.block.iter().product(),
+        copies: &mut seat.copies,
+        commits: &mut seat.commits,
         ticks: 0,
         operands: &mut scratch.operands,
     };
-    let mut blocks = 0;
-    let [nx, ny, nz] = launch.grid;
-    let mut result = Ok(());
-    'grid: for z in 0..nz {
-        for y in 0..ny {
-            for x in 0..nx {
-                counts.launched += 1;
-                blocks += 1;
-                let block = [x, y, z];
-                machine.races.start_block(blocks as u32 - 1);
-                start_block(warps, &mut machine, block, threads);
-                let ended = run_block(warps, &mut machine, limits);
-                if let Err((warp, raised)) = ended {
-                    result = Err(report(&machine, launch, block, warp, *raised));
-                    break 'grid;
-                }
-            }
+    let mut floor = Floor::new(entry, launch, limits, options.schedule, &mut scratch.spare);
+    let result = floor.run(&mut machine);
+    counts.launched += floor.started();
+    let stats =
+        Stats { warp_instructions: limits.instructions - machine.left, blocks: floor.started() };
+    let result = result.map_err(|halt| match halt {
+        Halt::Raised { block, warp, raised } => {
+            report(&machine, launch, place_of(block, launch.grid), warp, *raised)
         }
-    }
+        Halt::Crowded { waiting } => Stop::Unsupported {
+            what: format!("{waiting} blocks that wait for others, in `Limits::resident_bytes`"),
+            ptx_line: 0,
+            source: None,
+        },
+    });
     if machine.races.on {
         machine.memory.next_access = machine.races.end();
     }
-    let stats = Stats { warp_instructions: limits.instructions - machine.left, blocks };
+    floor.clear();
     result.map(|()| stats)
 }
 
-/// Gives a warp its registers, constants, parameters and thread numbers.
-fn prepare(warp: &mut Warp, index: u32, entry: &Entry, launch: &Launch<'_>) {
-    warp.index = index;
-    let size = [entry.words, entry.longs, entry.predicates].map(|n| n as usize);
-    // What a thread may read before writing is zeroed at each block's start; the rest of the
-    // slots need no value.
-    warp.words.resize(size[0], Words([0; 32]));
-    warp.longs.resize(size[1], Longs([0; 32]));
-    warp.predicates.clear();
-    warp.predicates.resize(size[2].max(1), 0);
-    warp.predicates[0] = warp::FULL;
-    for (slot, value) in &entry.word_constants {
-        warp.words[usize::from(*slot)].0 = [*value; 32];
-    }
-    for (slot, value) in &entry.long_constants {
-        warp.longs[usize::from(*slot)].0 = [*value; 32];
-    }
-    for (offset, width, signed, reg) in &entry.parameter_slots {
-        let at = *offset as usize;
-        let mut bytes = [0u8; 8];
-        let width = usize::from(*width);
-        if let Some(given) = launch.parameters.get(at..at + width) {
-            bytes[..width].copy_from_slice(given);
-        }
-        let mut value = u64::from_le_bytes(bytes);
-        if *signed && width < 8 {
-            let unused = 64 - 8 * width as u32;
-            value = ((value << unused) as i64 >> unused) as u64;
-        }
-        warp.fill(*reg, value);
-    }
-    for (special, reg) in &entry.specials {
-        let values = special_values(*special, index, entry, launch);
-        match reg.class {
-            Class::Word => warp.words[usize::from(reg.slot)].0 = values,
-            Class::Long => warp.longs[usize::from(reg.slot)].0 = values.map(u64::from),
-            Class::Predicate => {}
-        }
-    }
-}
-
-/// A special register in every lane of a warp; those of the block are set at its start.
-fn special_values(special: Special, warp: u32, entry: &Entry, launch: &Launch<'_>) -> [u32; 32] {
-    let [bx, by, bz] = launch.block;
-    let first = warp * 32;
-    let lanes = |f: fn(u32) -> u32| std::array::from_fn(|lane| f(lane as u32));
-    let same = |value| [value; 32];
-    match special {
-        Special::Tid(0) if first + 32 <= bx => std::array::from_fn(|lane| first + lane as u32),
-        Special::Tid(axis) => {
-            let (mut x, mut y, mut z) = (first % bx, first / bx % by, first / bx / by);
-            std::array::from_fn(|_| {
-                let value = [x, y, z][usize::from(axis).min(2)];
-                x += 1;
-                if x == bx {
-                    (x, y) = (0, y + 1);
-                }
-                if y == by {
-                    (y, z) = (0, z + 1);
-                }
-                value
-            })
-        }
-        Special::Ntid(axis) => same(launch.block[usize::from(axis).min(2)]),
-        Special::Nctaid(axis) => same(launch.grid[usize::from(axis).min(2)]),
-        Special::Ctaid(_) | Special::Zero => same(0),
-        Special::Lane => lanes(|lane| lane),
-        Special::Warp => same(warp),
-        Special::WarpCount => same((bx * by * bz).div_ceil(32)),
-        Special::LaneMaskEq => lanes(|lane| 1 << lane),
-        Special::LaneMaskLt => lanes(|lane| (1 << lane) - 1),
-        Special::LaneMaskLe => lanes(|lane| (1 << lane) | ((1 << lane) - 1)),
-        Special::LaneMaskGt => lanes(|lane| !((1 << lane) | ((1 << lane) - 1))),
-        Special::LaneMaskGe => lanes(|lane| !((1 << lane) - 1)),
-        Special::DynamicShared => same(launch.dynamic_shared_bytes),
-        Special::TotalShared => same(entry.static_shared_bytes + launch.dynamic_shared_bytes),
-        Special::DynamicBase => same(entry.dynamic_shared_offset),
-    }
-}
-
-fn start_block(warps: &mut [Warp], machine: &mut Machine<'_>, block: [u32; 3], threads: u32) {
-    machine.gates = [Gate::default(); 16];
-    machine.alive_threads = threads;
-    machine.shared.start_block();
-    machine.local.init.clear();
-    machine.local.init.resize(machine.local.data.len(), false);
-    for copies in machine.copies.iter_mut() {
-        copies.clear();
-    }
-    machine.commits.fill([0; 32]);
-    for warp in warps.iter_mut() {
-        let here = (threads - warp.index * 32).min(32);
-        warp.alive = if here == 32 { warp::FULL } else { (1 << here) - 1 };
-        warp.clock = 0;
-        warp.yielding = None;
-        warp.fragments.clear();
-        warp.fragments.push(Fragment { pc: 0, mask: warp.alive, state: State::Ready });
-        for (special, reg) in &machine.entry.specials {
-            if let Special::Ctaid(axis) = special {
-                warp.fill(*reg, u64::from(block[usize::from(*axis).min(2)]));
-            }
-        }
-        for reg in &machine.entry.exposed {
-            warp.fill(*reg, 0);
-        }
-    }
-}
-
-/// Runs the warps in turn until all have exited.
-fn run_block(
-    warps: &mut [Warp],
-    machine: &mut Machine<'_>,
-    limits: &Limits,
-) -> Result<(), (usize, Box<Raised>)> {
-    loop {
-        let mut progress = false;
-        let mut running = false;
-        for w in 0..warps.len() {
-            let warp = &mut warps[w];
-            if warp.alive == 0 {
-                continue;
-            }
-            running = true;
-            if !warp.fragments.iter().any(|f| f.state == State::Ready) {
-                continue;
-            }
-            if machine.left == 0 {
-                let fragment = warp.fragments[0];
-                let kind = FaultKind::InstructionBudget { limit: limits.instructions };
-                return Err((w, raised(fragment.pc, fragment.mask, kind.into())));
-            }
-            progress = true;
-            match dispatch::run_warp(warp, machine) {
-                Ok(Outcome::Exited | Outcome::Blocked | Outcome::Slice) => {}
-                Err(raised) => return Err((w, raised)),
-            }
-        }
-        if !running {
-            return Ok(());
-        }
-        let opened = collective::release(warps, machine);
-        if !progress && !opened {
-            let (w, lane, pc, trouble) = collective::deadlock(warps, machine);
-            let what = Raise::Trouble(trouble);
-            return Err((w, Box::new(Raised { pc, lane, what })));
-        }
-    }
-}
-
-fn raised(pc: u32, mask: u32, trouble: Box<Trouble>) -> Box<Raised> {
-    Box::new(Raised { pc, lane: mask.trailing_zeros() & 31, what: Raise::Trouble(trouble) })
+/// The index of a block by its number.
+pub(crate) fn place_of(number: u64, [nx, ny, _]: [u32; 3]) -> [u32; 3] {
+    let (nx, ny) = (u64::from(nx), u64::from(ny));
+    [number % nx, number / nx % ny, number / nx / ny].map(|n| n as u32)
 }
 
 /// Names places and threads.
@@ -430,10 +277,7 @@ fn report(
     let other = trouble.other.and_then(|other| {
         let place = *entry.places.get(other.pc? as usize)?;
         Some(Party {
-            block: other.block.map(|n| {
-                let [nx, ny, _] = launch.grid;
-                [n % nx, n / nx % ny, n / nx / ny]
-            }),
+            block: other.block.map(|n| place_of(n.into(), launch.grid)),
             thread: other.thread.map(index),
             ptx_line: place.ptx_line,
             instruction: machine.module.text(place.ptx_line),

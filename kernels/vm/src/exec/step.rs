@@ -8,7 +8,8 @@ use super::warp::{FULL, Fragment, State, Warp, lanes};
 use super::{alu, collective};
 use crate::dispatch::Vectors;
 use crate::fault::FaultKind;
-use crate::program::{Action, Step};
+use crate::program::{Action, Reg, Step};
+use crate::syntax::Space;
 
 /// Instructions a warp runs before another gets its turn.
 pub(crate) const SLICE: u64 = 1 << 16;
@@ -20,6 +21,8 @@ pub(crate) enum Outcome {
     Exited,
     Blocked,
     Slice,
+    /// It polls what others have to change.
+    Polled,
 }
 
 #[derive(Debug)]
@@ -57,7 +60,7 @@ pub(crate) fn run<V: Vectors>(
 ) -> Result<Outcome, Box<Raised>> {
     let entry = machine.entry;
     let code = entry.code.as_slice();
-    let mut slice = SLICE.min(machine.left);
+    let mut slice = machine.slice.min(machine.left);
     let granted = slice;
     let mut patience = PATIENCE;
     'pick: loop {
@@ -110,15 +113,43 @@ pub(crate) fn run<V: Vectors>(
                 Action::Pure(i) => alu::pure(warp, &entry.pures[usize::from(i)], m),
                 Action::Load(i) => {
                     let what = &entry.accesses[usize::from(i)];
-                    vectors.load(warp, machine, what, m, pc).map_err(laned(pc))?;
+                    if what.strong {
+                        let lane = m.trailing_zeros() & 31;
+                        let at = place(warp, what.base, what.offset, lane);
+                        vectors.load(warp, machine, what, m, pc).map_err(laned(pc))?;
+                        machine.polled = true;
+                        if warp.polls(pc, lane, (what.space, at), machine.changes) {
+                            if let_pass(warp, pc, mask) {
+                                continue 'pick;
+                            }
+                            machine.left -= granted - slice;
+                            return Ok(Outcome::Polled);
+                        }
+                    } else {
+                        vectors.load(warp, machine, what, m, pc).map_err(laned(pc))?;
+                    }
                 }
                 Action::Store(i) => {
                     let what = &entry.accesses[usize::from(i)];
                     vectors.store(warp, machine, what, m, pc).map_err(laned(pc))?;
+                    machine.changes += u64::from(what.space != Space::Local);
                 }
                 Action::Atomic(i) => {
                     let what = &entry.atomics[usize::from(i)];
+                    let lane = m.trailing_zeros() & 31;
+                    let at = place(warp, what.base, what.offset, lane);
+                    let before = machine.changes;
                     vectors.atomic(warp, machine, what, m, pc).map_err(laned(pc))?;
+                    machine.polled = true;
+                    if machine.changes == before
+                        && warp.polls(pc, lane, (what.space, at), machine.changes)
+                    {
+                        if let_pass(warp, pc, mask) {
+                            continue 'pick;
+                        }
+                        machine.left -= granted - slice;
+                        return Ok(Outcome::Polled);
+                    }
                 }
                 Action::Branch { target, edge } => {
                     let rest = mask & !m;
@@ -206,6 +237,7 @@ pub(crate) fn run<V: Vectors>(
                     meeting = 0;
                 }
                 Action::Barrier(i) => {
+                    machine.changes += 1;
                     let barrier = &entry.barriers[usize::from(i)];
                     let waiting =
                         collective::arrive(warp, machine, barrier, m, pc).map_err(laned(pc))?;
@@ -236,6 +268,7 @@ pub(crate) fn run<V: Vectors>(
                     put32(&mut warp.words[usize::from(d)], &[m; 32], m);
                 }
                 Action::Matrix(i) => {
+                    machine.changes += 1;
                     let what = &entry.matrices[usize::from(i)];
                     if what.aligned() && m != FULL {
                         // It takes the whole warp.
@@ -260,6 +293,26 @@ pub(crate) fn run<V: Vectors>(
             pc += 1;
         }
     }
+}
+
+/// The address that a lane accesses.
+#[inline(always)]
+fn place(warp: &Warp, base: Option<Reg>, offset: i64, lane: u32) -> u64 {
+    base.map_or(0, |reg| warp.value(reg, lane as usize)).wrapping_add(offset as u64)
+}
+
+/// Puts back the lanes that poll at `pc`; true when others of the warp are to run first.
+fn let_pass(warp: &mut Warp, pc: u32, mask: u32) -> bool {
+    let others = warp.fragments.iter().filter(|other| other.state == State::Ready).count();
+    warp.fragments.push(Fragment { pc: pc + 1, mask, state: State::Ready });
+    warp.yielding = Some(pc + 1);
+    warp.poll.passed += 1;
+    if warp.poll.passed as usize <= others {
+        return true;
+    }
+    warp.poll.passed = 0;
+    warp.poll.times = 1;
+    false
 }
 
 /// Merges what stands at `pc` into the running fragment and finds the next place where someone
