@@ -138,7 +138,8 @@ pub enum FaultKind {
         /// Another.
         second: u32,
     },
-    /// A barrier waits for more threads than are left.
+    /// A barrier waits for more threads than are left; under strict rules, threads exited before a
+    /// barrier of the whole block.
     ExitedAtBarrier {
         /// The barrier.
         barrier: u32,
@@ -164,6 +165,22 @@ pub enum FaultKind {
         /// The mask.
         members: u32,
     },
+    /// A member mask names a lane that has exited or never was: a strict rule.
+    MissingLane {
+        /// The mask.
+        members: u32,
+        /// The first such lane.
+        lane: u32,
+        /// It exited; otherwise the block is smaller.
+        exited: bool,
+    },
+    /// The lanes of a warp come to an aligned barrier at two places: a strict rule.
+    DivergedBarrier {
+        /// The barrier.
+        barrier: u32,
+    },
+    /// A thread exits before its asynchronous copies have arrived: a strict rule.
+    CopyUnderWay,
     /// A branch table is indexed past its end.
     BadBranchIndex {
         /// The index.
@@ -193,7 +210,7 @@ pub enum FaultKind {
     Trap,
 }
 
-/// The other thread of a race.
+/// The other thread of a race, or the one that is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Party {
     /// Its block, where that is not the one of the fault.
@@ -225,7 +242,7 @@ pub struct Fault {
     pub block: [u32; 3],
     /// Thread index in the block.
     pub thread: [u32; 3],
-    /// The other side of a race.
+    /// The other side of a race, or where the missing thread went.
     pub other: Option<Party>,
 }
 
@@ -389,6 +406,16 @@ impl fmt::Display for FaultKind {
             FaultKind::BadMemberMask { members } => {
                 write!(f, "a lane outside the member mask {members:#010x} takes part")
             }
+            FaultKind::MissingLane { members, lane, exited } => {
+                let how = if *exited { "has exited" } else { "does not exist" };
+                write!(f, "the member mask {members:#010x} names lane {lane}, which {how}")
+            }
+            FaultKind::DivergedBarrier { barrier } => {
+                write!(f, "the lanes of a warp come to aligned barrier {barrier} at two places")
+            }
+            FaultKind::CopyUnderWay => {
+                f.write_str("a thread exits while its asynchronous copies are under way")
+            }
             FaultKind::BadBranchIndex { index, targets } => {
                 write!(f, "index {index} of a branch table with {targets} targets")
             }
@@ -409,6 +436,17 @@ impl fmt::Display for FaultKind {
     }
 }
 
+impl FaultKind {
+    /// What the other party of a fault did.
+    fn other(&self) -> &'static str {
+        match self {
+            FaultKind::MissingLane { .. } | FaultKind::ExitedAtBarrier { .. } => "thread exited at",
+            FaultKind::DivergedBarrier { .. } => "place is",
+            _ => "access is",
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let instruction = self.instruction.trim_end_matches(';');
@@ -422,7 +460,7 @@ impl fmt::Display for Fault {
         }
         f.write_str(")")?;
         if let Some(other) = &self.other {
-            write!(f, "; the other access is PTX line {}", other.ptx_line)?;
+            write!(f, "; the other {} PTX line {}", self.kind.other(), other.ptx_line)?;
             if let Some(source) = &other.source {
                 write!(f, " ({}:{})", source.file, source.line)?;
             }

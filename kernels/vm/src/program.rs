@@ -343,6 +343,8 @@ pub(crate) struct Barrier {
     pub d: Option<Reg>,
     pub p: Slot,
     pub negate: bool,
+    /// A warp comes to it as one.
+    pub aligned: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -212,8 +212,10 @@ impl Races {
 
     /// A block is laid aside, or goes on.
     pub fn exchange_block(&mut self, standing: &mut Standing) {
-        std::mem::swap(&mut self.standing, standing);
-        self.block_first = self.next;
+        if self.on {
+            std::mem::swap(&mut self.standing, standing);
+            self.block_first = self.next;
+        }
     }
 
     /// The number of an access by lane 0 to a whole cell.
@@ -435,8 +437,8 @@ impl Races {
 
     /// The number of accesses of lanes apart, from that of lane 0 on, for [`Races::single`].
     #[inline(always)]
-    pub fn scattered(&mut self, me: Toucher, piece: usize) -> u32 {
-        if self.on { self.access(me, piece, false) } else { 0 }
+    pub fn scattered(&mut self, me: Toucher, piece: usize) -> Option<u32> {
+        if self.on { Some(self.access(me, piece, false)) } else { None }
     }
 
     /// The same as [`Races::run`] for one lane of scattered ones.

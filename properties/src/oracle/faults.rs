@@ -61,7 +61,10 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::ExitedAtBarrier { .. }
         | FaultKind::BadBarrier { .. }
         | FaultKind::ShuffleInactive { .. }
-        | FaultKind::BadMemberMask { .. } => "house.barriers",
+        | FaultKind::BadMemberMask { .. }
+        | FaultKind::MissingLane { .. }
+        | FaultKind::DivergedBarrier { .. }
+        | FaultKind::CopyUnderWay => "house.barriers",
         FaultKind::InstructionBudget { .. } | FaultKind::NoProgress { .. } => "house.budget",
         FaultKind::OutOfBounds { .. }
         | FaultKind::Misaligned { .. }

@@ -406,7 +406,7 @@ pub(super) fn gather_global<const CHECKS: bool, const BYTES: usize>(
     first: Toucher,
     buffer: &mut [[u8; BYTES]],
 ) -> bool {
-    let recorded = if CHECKS { machine.races.scattered(first, BYTES) } else { 0 };
+    let recorded = if CHECKS { machine.races.scattered(first, BYTES) } else { None };
     let mut left = mask;
     while left != 0 {
         let start = addresses[left.trailing_zeros() as usize & 31];
@@ -430,8 +430,10 @@ pub(super) fn gather_global<const CHECKS: bool, const BYTES: usize>(
             if addresses[l] & (BYTES as u64 - 1) != 0 || CHECKS && !readable(shadow) {
                 return false;
             }
-            if CHECKS && machine.races.on && !constant(page, from..end) {
-                let mine = recorded + ((l as u32) << 4);
+            if let Some(first) = recorded
+                && !constant(page, from..end)
+            {
+                let mine = first + ((l as u32) << 4);
                 let len = page.data.len();
                 if !machine.races.single::<false, BYTES>(&mut page.shadow, len, from, mine) {
                     return false;

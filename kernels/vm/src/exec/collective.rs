@@ -1,7 +1,8 @@
 //! Block barriers and the `.sync` operations of a warp.
 
 use super::machine::{Machine, Trouble};
-use super::step::Laned;
+use super::step::{Laned, Raised};
+use super::strict;
 use super::warp::{FULL, Fragment, State, Warp, lanes};
 use crate::fault::FaultKind;
 use crate::program::{Action, Barrier, BarrierKind, Shuffle, ShuffleMode, Vote, VoteKind};
@@ -102,6 +103,7 @@ fn some(
         if members & warp.alive & !same != 0 {
             waiting |= same;
         } else {
+            strict::members(warp, machine, members, same)?;
             group(warp, machine, action, same)?;
         }
     }
@@ -338,7 +340,10 @@ fn reduce(kind: VoteKind, x: u32, y: u32) -> u32 {
 }
 
 /// Opens barriers that have everyone. Returns whether any opened.
-pub(crate) fn release(warps: &mut [Warp], machine: &mut Machine<'_>) -> bool {
+pub(crate) fn release(
+    warps: &mut [Warp],
+    machine: &mut Machine<'_>,
+) -> Result<bool, (usize, Box<Raised>)> {
     let mut opened = false;
     for id in 0..16u8 {
         let gate = machine.gates[usize::from(id)];
@@ -346,6 +351,7 @@ pub(crate) fn release(warps: &mut [Warp], machine: &mut Machine<'_>) -> bool {
         if gate.arrived == 0 || gate.arrived < needed {
             continue;
         }
+        strict::opens(warps, machine, id)?;
         opened = true;
         machine.gates[usize::from(id)] = Default::default();
         machine.shared.next_epoch();
@@ -376,7 +382,7 @@ pub(crate) fn release(warps: &mut [Warp], machine: &mut Machine<'_>) -> bool {
             }
         }
     }
-    opened
+    Ok(opened)
 }
 
 /// Nothing can run: says which rule the block broke, and the warp, lane and place to blame.

@@ -24,6 +24,13 @@ pub(crate) struct PendingCopy {
     bytes: [u8; 512],
 }
 
+impl PendingCopy {
+    /// Lanes of a mask whose bytes have not arrived.
+    pub fn under_way(&self, mask: u32) -> u32 {
+        self.mask & mask
+    }
+}
+
 #[inline(always)]
 pub(crate) fn copy<const CHECKS: bool>(
     warp: &Warp,

@@ -53,8 +53,8 @@ pub(crate) struct Floor<'a> {
     blocks: Blocks,
     turns: Turns,
     /// Started blocks that do not run, the next one first.
-    aside: VecDeque<Resident>,
-    spare: &'a mut Vec<Resident>,
+    aside: VecDeque<Box<Resident>>,
+    spare: &'a mut Vec<Box<Resident>>,
     /// Blocks that may be under way at once, and whether memory rather than hardware says so.
     room: usize,
     crowded: bool,
@@ -71,7 +71,7 @@ impl<'a> Floor<'a> {
         launch: &'a Launch<'a>,
         limits: &'a Limits,
         schedule: Schedule,
-        spare: &'a mut Vec<Resident>,
+        spare: &'a mut Vec<Box<Resident>>,
     ) -> Floor<'a> {
         let total = launch.grid.iter().map(|n| u64::from(*n)).product();
         let (hardware, memory) = room(entry, launch, limits);
@@ -97,19 +97,16 @@ impl<'a> Floor<'a> {
         self.blocks.started
     }
 
-    /// Keeps some allocations for the next launch.
-    pub fn clear(&mut self) {
-        self.spare.extend(self.aside.drain(..));
-        self.spare.truncate(KEPT);
-    }
-
     /// Runs every block to its end.
     pub fn run(&mut self, machine: &mut Machine<'_>) -> Result<(), Halt> {
         let mut current = self.fresh();
         current.exchange(machine);
         let result = self.run_all(machine, &mut current);
         current.exchange(machine);
-        self.aside.push_back(current);
+        // Some allocations are for the next launch.
+        self.spare.push(current);
+        self.spare.extend(self.aside.drain(..));
+        self.spare.truncate(KEPT);
         result
     }
 
@@ -118,13 +115,17 @@ impl<'a> Floor<'a> {
         self.turns.in_order() || self.quiet > 4 * (self.aside.len() + 1)
     }
 
-    fn fresh(&mut self) -> Resident {
+    fn fresh(&mut self) -> Box<Resident> {
         let mut resident = self.spare.pop().unwrap_or_default();
         resident.furnish(self.entry, self.launch);
         resident
     }
 
-    fn run_all(&mut self, machine: &mut Machine<'_>, current: &mut Resident) -> Result<(), Halt> {
+    fn run_all(
+        &mut self,
+        machine: &mut Machine<'_>,
+        current: &mut Box<Resident>,
+    ) -> Result<(), Halt> {
         let Some(mut number) = self.blocks.next(0) else {
             return Ok(());
         };
@@ -170,7 +171,11 @@ impl<'a> Floor<'a> {
     }
 
     /// Another block's turn, if there is one.
-    fn change(&mut self, machine: &mut Machine<'_>, current: &mut Resident) -> Result<(), Halt> {
+    fn change(
+        &mut self,
+        machine: &mut Machine<'_>,
+        current: &mut Box<Resident>,
+    ) -> Result<(), Halt> {
         let under_way = self.aside.len() + 1;
         let more =
             under_way < self.room && (self.quiet > under_way || self.turns.another(under_way));
@@ -195,7 +200,12 @@ impl<'a> Floor<'a> {
         Ok(())
     }
 
-    fn lay_aside(&mut self, machine: &mut Machine<'_>, current: &mut Resident, next: Resident) {
+    fn lay_aside(
+        &mut self,
+        machine: &mut Machine<'_>,
+        current: &mut Box<Resident>,
+        next: Box<Resident>,
+    ) {
         let mut old = std::mem::replace(current, next);
         old.exchange(machine);
         current.exchange(machine);
@@ -203,7 +213,7 @@ impl<'a> Floor<'a> {
     }
 
     /// Whether the block stands exactly as it stood before, and memory too.
-    fn is_idle(&self, machine: &Machine<'_>, current: &mut Resident) -> bool {
+    fn is_idle(&self, machine: &Machine<'_>, current: &mut Box<Resident>) -> bool {
         let calm = &mut current.calm;
         if calm.changes != machine.changes {
             *calm = Calm { changes: machine.changes, ..Calm::default() };
@@ -225,7 +235,7 @@ impl<'a> Floor<'a> {
     fn visit(
         &mut self,
         machine: &mut Machine<'_>,
-        current: &mut Resident,
+        current: &mut Box<Resident>,
         steady: bool,
     ) -> Result<Visit, (usize, Box<Raised>)> {
         let warps = current.warps.as_mut_slice();
@@ -260,7 +270,7 @@ impl<'a> Floor<'a> {
             if machine.alive_threads == 0 {
                 return Ok(Visit::Finished);
             }
-            let opened = collective::release(warps, machine);
+            let opened = collective::release(warps, machine)?;
             if !advanced && !opened {
                 if polled {
                     return Ok(Visit::Waiting);

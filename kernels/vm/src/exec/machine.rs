@@ -42,6 +42,8 @@ pub(crate) struct Machine<'m> {
     pub wide: Option<crate::dispatch::Wide>,
     /// Initialisation, marks and races are checked.
     pub checks: bool,
+    /// The rules of [`super::strict`] too.
+    pub strict: bool,
     /// Accesses of global memory by several blocks.
     pub races: &'m mut Races,
     /// Instructions left in the launch.

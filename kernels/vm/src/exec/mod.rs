@@ -18,6 +18,7 @@ pub(crate) mod resident;
 mod schedule;
 pub(crate) mod step;
 pub(crate) mod store;
+mod strict;
 pub(crate) mod warp;
 
 use crate::approx::FloatModel;
@@ -86,12 +87,23 @@ pub struct Options {
     pub float_model: FloatModel,
     /// In which order blocks and warps run.
     pub schedule: Schedule,
+    /// Report as well what hardware since sm_70 lets pass: member masks that name exited or absent
+    /// lanes, threads that exited before a barrier of the whole block, an aligned barrier that one
+    /// warp reaches at two places, copies under way at an exit. Off by default, for CUDA lets only
+    /// the threads that have not exited count for masks and barriers, and so correct kernels, such
+    /// as those of blocks that are no multiple of a warp, do the first two.
+    pub strict: bool,
 }
 
 impl Default for Options {
     /// Everything checked.
     fn default() -> Options {
-        Options { checks: true, float_model: FloatModel::default(), schedule: Schedule::InOrder }
+        Options {
+            checks: true,
+            float_model: FloatModel::default(),
+            schedule: Schedule::InOrder,
+            strict: false,
+        }
     }
 }
 
@@ -110,7 +122,9 @@ struct Scratch {
     /// The running block's own memory.
     seat: Seat,
     /// Blocks of earlier launches.
-    spare: Vec<Resident>,
+    // Boxes: they change places.
+    #[allow(clippy::vec_box)]
+    spare: Vec<Box<Resident>>,
     data: Vec<u8>,
     operands: Operands,
     races: Races,
@@ -208,6 +222,7 @@ fn run(
         model: options.float_model,
         wide: dispatch::detect(),
         checks: options.checks,
+        strict: options.strict,
         races: &mut scratch.races,
         left: limits.instructions,
         slice: step::SLICE,
@@ -239,7 +254,6 @@ fn run(
     if machine.races.on {
         machine.memory.next_access = machine.races.end();
     }
-    floor.clear();
     result.map(|()| stats)
 }
 

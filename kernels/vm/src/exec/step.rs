@@ -5,7 +5,7 @@
 use super::lane::put32;
 use super::machine::{Machine, Trouble};
 use super::warp::{FULL, Fragment, State, Warp, lanes};
-use super::{alu, collective};
+use super::{alu, collective, strict};
 use crate::dispatch::Vectors;
 use crate::fault::FaultKind;
 use crate::program::{Action, Reg, Step};
@@ -113,20 +113,17 @@ pub(crate) fn run<V: Vectors>(
                 Action::Pure(i) => alu::pure(warp, &entry.pures[usize::from(i)], m),
                 Action::Load(i) => {
                     let what = &entry.accesses[usize::from(i)];
+                    let at = if what.strong { place(warp, what.base, what.offset, m) } else { 0 };
+                    vectors.load(warp, machine, what, m, pc).map_err(laned(pc))?;
                     if what.strong {
-                        let lane = m.trailing_zeros() & 31;
-                        let at = place(warp, what.base, what.offset, lane);
-                        vectors.load(warp, machine, what, m, pc).map_err(laned(pc))?;
-                        machine.polled = true;
-                        if warp.polls(pc, lane, (what.space, at), machine.changes) {
-                            if let_pass(warp, pc, mask) {
-                                continue 'pick;
+                        match poll(warp, machine, [pc, mask, m], (what.space, at)) {
+                            After::On => {}
+                            After::Others => continue 'pick,
+                            After::Leave => {
+                                machine.left -= granted - slice;
+                                return Ok(Outcome::Polled);
                             }
-                            machine.left -= granted - slice;
-                            return Ok(Outcome::Polled);
                         }
-                    } else {
-                        vectors.load(warp, machine, what, m, pc).map_err(laned(pc))?;
                     }
                 }
                 Action::Store(i) => {
@@ -136,19 +133,19 @@ pub(crate) fn run<V: Vectors>(
                 }
                 Action::Atomic(i) => {
                     let what = &entry.atomics[usize::from(i)];
-                    let lane = m.trailing_zeros() & 31;
-                    let at = place(warp, what.base, what.offset, lane);
+                    let at = place(warp, what.base, what.offset, m);
                     let before = machine.changes;
                     vectors.atomic(warp, machine, what, m, pc).map_err(laned(pc))?;
                     machine.polled = true;
-                    if machine.changes == before
-                        && warp.polls(pc, lane, (what.space, at), machine.changes)
-                    {
-                        if let_pass(warp, pc, mask) {
-                            continue 'pick;
+                    if machine.changes == before {
+                        match poll(warp, machine, [pc, mask, m], (what.space, at)) {
+                            After::On => {}
+                            After::Others => continue 'pick,
+                            After::Leave => {
+                                machine.left -= granted - slice;
+                                return Ok(Outcome::Polled);
+                            }
                         }
-                        machine.left -= granted - slice;
-                        return Ok(Outcome::Polled);
                     }
                 }
                 Action::Branch { target, edge } => {
@@ -222,6 +219,7 @@ pub(crate) fn run<V: Vectors>(
                     continue 'pick;
                 }
                 Action::Exit => {
+                    strict::exit(warp, machine, m, pc).map_err(laned(pc))?;
                     warp.alive &= !m;
                     machine.alive_threads -= m.count_ones();
                     // Those who wait for the lanes that left may go on.
@@ -295,10 +293,38 @@ pub(crate) fn run<V: Vectors>(
     }
 }
 
-/// The address that a lane accesses.
+/// The address that the first lane of a mask accesses.
 #[inline(always)]
-fn place(warp: &Warp, base: Option<Reg>, offset: i64, lane: u32) -> u64 {
-    base.map_or(0, |reg| warp.value(reg, lane as usize)).wrapping_add(offset as u64)
+fn place(warp: &Warp, base: Option<Reg>, offset: i64, mask: u32) -> u64 {
+    let lane = mask.trailing_zeros() as usize & 31;
+    base.map_or(0, |reg| warp.value(reg, lane)).wrapping_add(offset as u64)
+}
+
+/// How a warp goes on after a strong access that changed nothing.
+enum After {
+    On,
+    /// With its lanes elsewhere.
+    Others,
+    /// When others have run.
+    Leave,
+}
+
+/// Counts a poll by `active` ones of the lanes that stand at `pc`.
+#[inline(never)]
+fn poll(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    [pc, mask, active]: [u32; 3],
+    place: (Space, u64),
+) -> After {
+    machine.polled = true;
+    if !warp.polls(pc, active.trailing_zeros() & 31, place, machine.changes) {
+        After::On
+    } else if let_pass(warp, pc, mask) {
+        After::Others
+    } else {
+        After::Leave
+    }
 }
 
 /// Puts back the lanes that poll at `pc`; true when others of the warp are to run first.

@@ -221,7 +221,7 @@ fn scatter_global<const CHECKS: bool, const BYTES: usize>(
     first: Toucher,
     buffer: &[[u8; BYTES]; 32],
 ) -> u32 {
-    let recorded = if CHECKS { machine.races.scattered(first, BYTES) } else { 0 };
+    let recorded = if CHECKS { machine.races.scattered(first, BYTES) } else { None };
     let mut left = mask;
     while left != 0 {
         let start = addresses[left.trailing_zeros() as usize & 31];
@@ -251,8 +251,8 @@ fn scatter_global<const CHECKS: bool, const BYTES: usize>(
             if addresses[l] & (BYTES as u64 - 1) != 0 || CHECKS && any & marks::UNWRITABLE != 0 {
                 return left;
             }
-            if CHECKS && machine.races.on {
-                let mine = recorded + ((l as u32) << 4);
+            if let Some(first) = recorded {
+                let mine = first + ((l as u32) << 4);
                 if !machine.races.single::<true, BYTES>(&mut page.shadow, data_len, from, mine) {
                     return left;
                 }

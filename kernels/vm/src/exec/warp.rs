@@ -64,6 +64,8 @@ pub(crate) struct Warp {
     /// Let other fragments run first although they stand further on.
     pub yielding: Option<u32>,
     pub poll: Poll,
+    /// Where each lane exited, under strict rules.
+    pub exits: Vec<u32>,
 }
 
 impl Warp {

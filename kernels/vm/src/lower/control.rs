@@ -189,7 +189,9 @@ impl<'a> Lowering<'a, '_> {
             }
             _ => return Err(Refusal::Unsupported),
         };
-        let mut barrier = Barrier { kind, id: 0, count: None, d: None, p: 0, negate: false };
+        let aligned = parts[0] == "bar" || parts.contains(&"aligned");
+        let mut barrier =
+            Barrier { kind, id: 0, count: None, d: None, p: 0, negate: false, aligned };
         if matches!(kind, BarrierKind::RedPopc | BarrierKind::RedAnd | BarrierKind::RedOr) {
             let [d, middle @ .., p] = rest else {
                 return bad();
