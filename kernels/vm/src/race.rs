@@ -6,8 +6,8 @@
 //! No false alarms: every access of a block is compared with what really happened before it, and
 //! where order cannot be told, it is assumed. So these are missed: races of threads of one block,
 //! a reader that two later ones of other blocks replaced in the records, a scope of `.cta` on an
-//! atomic, and whatever follows 2²² accesses at different places of the code, blocks, warps and
-//! fences. Bytes that nobody may store to are not recorded. Launches of one block pay nothing.
+//! atomic, and whatever follows 2²² blocks, or accesses that differ in instruction, warp, block
+//! or the fences before them. Bytes that nobody may store to are not recorded. Launches of one block pay nothing.
 
 mod clock;
 mod order;
@@ -21,7 +21,7 @@ pub(crate) use shadow::Shadow;
 use shadow::{INDEX_SHIFT, LINE, Line, Records, STEPS, WHOLE, index_of, lane_of, mask_of, number};
 use std::ops::Range;
 
-/// Accesses a launch may log.
+/// Accesses, and blocks, a launch may log.
 const LOG: u32 = 1 << 22;
 /// Numbers of accesses that fit into a record.
 const INDICES: u32 = 1 << (32 - INDEX_SHIFT);
@@ -202,6 +202,9 @@ impl Races {
 
     /// A block starts.
     pub fn start_block(&mut self, block: u32) {
+        if self.blocks.len() >= LOG as usize {
+            self.on = false;
+        }
         if self.on {
             let serial = self.blocks.len() as u32;
             self.blocks.push(block);

@@ -200,7 +200,8 @@ fn run(
     scratch.data.clear();
     scratch.data.extend_from_slice(&module.data);
     let blocks: u64 = launch.grid.iter().map(|n| u64::from(*n)).product();
-    if options.checks && blocks > 1 {
+    let recorded = options.checks && blocks > 1;
+    if recorded {
         let races = &mut scratch.races;
         let (code, data) = (entry.code.len(), module.data.len());
         let mut begin = |next| races.begin(next, code, data, entry.synchronises);
@@ -251,7 +252,7 @@ fn run(
             source: None,
         },
     });
-    if machine.races.on {
+    if recorded {
         machine.memory.next_access = machine.races.end();
     }
     result.map(|()| stats)
