@@ -24,6 +24,10 @@ const CALM: u32 = 4;
 /// Blocks kept for later launches.
 const KEPT: usize = 8;
 
+/// Blocks of earlier launches; boxes, for they change places.
+#[allow(clippy::vec_box)]
+pub(crate) type Spare = Vec<Box<Resident>>;
+
 /// Why a launch stops.
 pub(crate) enum Halt {
     Raised {
@@ -54,7 +58,7 @@ pub(crate) struct Floor<'a> {
     turns: Turns,
     /// Started blocks that do not run, the next one first.
     aside: VecDeque<Box<Resident>>,
-    spare: &'a mut Vec<Box<Resident>>,
+    spare: &'a mut Spare,
     /// Blocks that may be under way at once, and whether memory rather than hardware says so.
     room: usize,
     crowded: bool,
@@ -71,7 +75,7 @@ impl<'a> Floor<'a> {
         launch: &'a Launch<'a>,
         limits: &'a Limits,
         schedule: Schedule,
-        spare: &'a mut Vec<Box<Resident>>,
+        spare: &'a mut Spare,
     ) -> Floor<'a> {
         let total = launch.grid.iter().map(|n| u64::from(*n)).product();
         let (hardware, memory) = room(entry, launch, limits);

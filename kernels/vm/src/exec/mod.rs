@@ -28,10 +28,10 @@ use crate::fault::{Fault, LaunchError, Party, Stop};
 use crate::memory::Memory;
 use crate::module::{Entry, Module};
 use crate::race::Races;
-use floor::{Floor, Halt};
+use floor::{Floor, Halt, Spare};
 use machine::{Gate, Machine};
 use product::Operands;
-use resident::{Resident, Seat};
+use resident::Seat;
 pub use schedule::Schedule;
 use std::cell::Cell;
 use step::{Raise, Raised};
@@ -122,9 +122,7 @@ struct Scratch {
     /// The running block's own memory.
     seat: Seat,
     /// Blocks of earlier launches.
-    // Boxes: they change places.
-    #[allow(clippy::vec_box)]
-    spare: Vec<Box<Resident>>,
+    spare: Spare,
     data: Vec<u8>,
     operands: Operands,
     races: Races,

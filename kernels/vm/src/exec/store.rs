@@ -331,17 +331,17 @@ pub(crate) fn write_one<const CHECKS: bool>(
             {
                 return Err(FaultKind::UnwritableWrite { buffer }.into());
             }
-            if let Some((page, at)) = machine.memory.window(address, len as u64) {
-                if CHECKS && machine.races.on {
-                    let same = page.marks[at..at + len].iter().all(|m| m & marks::SAME_VALUE != 0)
-                        && page.data[at..at + len] == *data;
-                    let act = Act { store: true, strong, harmless: same && !strong };
-                    let page_len = page.data.len();
-                    if let Err(foe) =
-                        machine.races.touch(&mut page.shadow, page_len, at, len, me, act)
-                    {
-                        return Err(block_race(machine, address, foe));
-                    }
+            if CHECKS
+                && machine.races.on
+                && let Some((page, at)) = machine.memory.window(address, len as u64)
+            {
+                let declared = page.marks[at..at + len].iter().all(|m| m & marks::SAME_VALUE != 0);
+                let same = declared && page.data[at..at + len] == *data;
+                let act = Act { store: true, strong, harmless: same && !strong };
+                let page_len = page.data.len();
+                let touched = machine.races.touch(&mut page.shadow, page_len, at, len, me, act);
+                if let Err(foe) = touched {
+                    return Err(block_race(machine, address, foe));
                 }
             }
             if let Some((page, at)) = machine.memory.window(address, len as u64) {

@@ -69,9 +69,10 @@ impl<'a> Lowering<'a, '_> {
             regs: [Reg { class: ty.class(), slot: 0 }; 8],
             base,
             offset,
-            strong: parts
-                .iter()
-                .any(|p| matches!(*p, "volatile" | "relaxed" | "acquire" | "release")),
+            // `.cv` and `.wt` go around the caches, as `.volatile` does.
+            strong: parts.iter().any(|p| {
+                matches!(*p, "volatile" | "relaxed" | "acquire" | "release" | "cv" | "wt")
+            }),
             release: parts.contains(&"release"),
         };
         for (i, value) in list.iter().enumerate() {

@@ -18,7 +18,7 @@ pub(super) static STEPS: [[u32; 256]; 6] = {
     while shift < 6 {
         let mut cell = 0;
         while cell < 256 {
-            steps[shift][cell] = (cell as u32 * 4 >> shift) << LANE_SHIFT;
+            steps[shift][cell] = ((cell as u32 * 4) >> shift) << LANE_SHIFT;
             cell += 1;
         }
         shift += 1;
