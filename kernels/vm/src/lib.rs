@@ -38,6 +38,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # What is checked
+//!
+//! Bounds, alignment, barriers and shuffles always; with [`Options::checks`], as by default, bytes
+//! nobody wrote, marks ([`marks`]), races of a block's threads on shared memory and of blocks on
+//! global memory; with [`Options::strict`], what hardware lets pass as well. Blocks that wait for
+//! each other run as far as a GPU could hold them at once ([`Limits::multiprocessors`]), and where
+//! nobody can go on, [`FaultKind::NoProgress`] names a poll. [`Schedule::Seeded`] runs blocks and
+//! warps in other orders, so that results which depend on the order differ.
+//!
+//! A fault is what the launch really did in the order in which it ran: no checker guesses, and each
+//! says in its module what it misses.
+//!
 //! Module-scope `.global` variables start every launch with their initial values.
 
 #![deny(unsafe_code)]

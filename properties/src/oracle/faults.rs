@@ -87,7 +87,8 @@ fn buffer_of(kind: &FaultKind) -> Option<&BufferPlace> {
         FaultKind::OutOfBounds { buffer, .. }
         | FaultKind::Misaligned { buffer, .. }
         | FaultKind::Uninitialised { buffer, .. }
-        | FaultKind::BlockRace { buffer, .. } => buffer.as_ref(),
+        | FaultKind::BlockRace { buffer, .. }
+        | FaultKind::NoProgress { buffer, .. } => buffer.as_ref(),
         FaultKind::UnreadRead { buffer }
         | FaultKind::UnwritableWrite { buffer }
         | FaultKind::GlobalRace { buffer, .. } => Some(buffer),

@@ -38,6 +38,8 @@ pub(crate) enum Halt {
     /// Blocks wait, and there is no room for those they may wait for.
     Crowded {
         waiting: usize,
+        /// Where one of them polls.
+        pc: u32,
     },
 }
 
@@ -193,7 +195,8 @@ impl<'a> Floor<'a> {
         }
         if self.idle >= under_way * 2 {
             if self.crowded && !self.blocks.is_empty() {
-                return Err(Halt::Crowded { waiting: under_way });
+                let pc = current.warps[polling(current)].poll.pc;
+                return Err(Halt::Crowded { waiting: under_way, pc });
             }
             return Err(self.no_progress(machine, current));
         }
@@ -292,8 +295,7 @@ impl<'a> Floor<'a> {
 
     /// Names the poll that the block which runs cannot leave.
     fn no_progress(&self, machine: &Machine<'_>, current: &Resident) -> Halt {
-        let polling = current.warps.iter().position(Warp::is_ready);
-        let warp = polling.unwrap_or(0);
+        let warp = polling(current);
         let poll = current.warps[warp].poll;
         let (space, address) = match poll.space {
             Space::Shared => (MemorySpace::Shared, poll.address),
@@ -319,6 +321,11 @@ impl<'a> Floor<'a> {
         let raised = Box::new(Raised { pc: poll.pc, lane: poll.lane, what });
         Halt::Raised { block: current.number, warp, raised }
     }
+}
+
+/// A warp of the block that can run, and so polls.
+fn polling(block: &Resident) -> usize {
+    block.warps.iter().position(Warp::is_ready).unwrap_or(0)
 }
 
 /// Blocks that an array of multiprocessors, and the host, can hold.

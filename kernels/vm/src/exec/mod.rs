@@ -244,11 +244,14 @@ fn run(
         Halt::Raised { block, warp, raised } => {
             report(&machine, launch, place_of(block, launch.grid), warp, *raised)
         }
-        Halt::Crowded { waiting } => Stop::Unsupported {
-            what: format!("{waiting} blocks that wait for others, in `Limits::resident_bytes`"),
-            ptx_line: 0,
-            source: None,
-        },
+        Halt::Crowded { waiting, pc } => {
+            let place = entry.places[pc as usize];
+            Stop::Unsupported {
+                what: format!("more than {waiting} blocks at once in `Limits::resident_bytes`"),
+                ptx_line: place.ptx_line,
+                source: module.source(place),
+            }
+        }
     });
     if recorded {
         machine.memory.next_access = machine.races.end();
