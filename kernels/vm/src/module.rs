@@ -98,7 +98,7 @@ pub struct Entry {
     pub(crate) tables: Vec<Table>,
     pub(crate) matrices: Vec<Matrix>,
     pub(crate) unsupported: Vec<String>,
-    /// A fence or a strong access of global memory may order blocks.
+    /// A fence or a release may order blocks.
     pub(crate) synchronises: bool,
     /// Seed of this entry's edges among the fuzzer's counters.
     pub(crate) edge_seed: u32,

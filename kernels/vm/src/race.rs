@@ -82,7 +82,7 @@ pub(crate) struct Act {
 pub(crate) struct Races {
     /// Accesses are recorded: the launch has several blocks.
     pub on: bool,
-    /// Something in the kernel may order blocks.
+    /// Something in the kernel may order blocks: a fence or a release.
     synchronises: bool,
     log: Vec<Logged>,
     /// Indices of this launch begin here; the first is that of no access but marks split cells.
@@ -293,7 +293,7 @@ impl Races {
             if fenced {
                 self.order.fence(&mut self.standing, warp);
             }
-            self.order.release(&self.standing, warp, address / 8);
+            self.order.release(&mut self.standing, warp, address / 8);
         }
     }
 }

@@ -36,7 +36,7 @@ fn run_marked(body: &str, blocks: u32, threads: u32, set: u8) -> Result<Vec<u32>
         dynamic_shared_bytes: 0,
         parameters: &parameters,
     };
-    let limits = Limits { instructions: 1_000_000, ..Limits::default() };
+    let limits = Limits { instructions: 3_000_000, ..Limits::default() };
     launch(&module, &mut memory, &what, &limits, &Options::default(), &mut Coverage::new())?;
     Ok(words(&memory, BufferId(0)))
 }
@@ -275,6 +275,36 @@ fn the_last_block_may_read_what_all_fenced() {
     assert_eq!(got[512], 210);
     let (fault, kind, _) = race(run(&last_block(""), 20, 64));
     assert_eq!((kind, fault.block), (RaceKind::ReadAfterWrite, [19, 0, 0]));
+}
+
+#[test]
+fn a_counter_is_reset_by_who_saw_it_full() {
+    // Nothing but the counter itself is shared: no fence is needed.
+    let body = "@!%p1 bra E;atom.global.add.u32 %r4, [%rd1+64], 1;add.u32 %r4, %r4, 1;setp.ne.u32 %p4, %r4, %r3;@%p4 bra E;\n\
+                mov.u32 %r5, 0;st.global.u32 [%rd1+64], %r5;st.global.u32 [%rd1], %r4;E:";
+    assert_eq!(fine(run(body, 20, 32))[..17], [20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let fenced = body.replacen("atom", "membar.gl;atom", 1);
+    fine(run(&fenced, 20, 32));
+    // A reset by the first block meets the others' counts.
+    race(run(&body.replace("%r4, %r3;", "%r4, 1;"), 20, 32));
+    race(run(&fenced.replace("%r4, %r3;", "%r4, 1;"), 20, 32));
+    // A flag that is polled and then taken down.
+    let taken = "@!%p1 bra E;@%p2 bra F;L: ld.volatile.global.u32 %r4, [%rd1+64];setp.eq.u32 %p4, %r4, 0;@%p4 bra L;mov.u32 %r5, 0;st.global.u32 [%rd1+64], %r5;bra E;F: st.volatile.global.u32 [%rd1+64], %r3;E:";
+    fine(run(taken, 2, 32));
+    race(run(&taken.replace("@%p4 bra L;", "").replace("ld.volatile", "ld"), 2, 32));
+}
+
+#[test]
+fn a_place_that_many_blocks_update_costs_no_more_each_time() {
+    // 400 blocks, 64 counts each, of one word and of many: quadratic work would take minutes.
+    let count = |at: &str| {
+        format!(
+            "membar.gl;mov.u32 %r5, 0;L: shl.b32 %r6, %r5, 2;and.b32 %r6, %r6, {at};cvt.u64.u32 %rd5, %r6;add.s64 %rd5, %rd5, %rd1;\n\
+             @%p1 atom.global.add.u32 %r4, [%rd5], 1;add.u32 %r5, %r5, 1;setp.lt.u32 %p4, %r5, 64;@%p4 bra L;"
+        )
+    };
+    assert_eq!(fine(run(&count("0"), 400, 32))[0], 400 * 64);
+    assert_eq!(fine(run(&count("63"), 400, 32))[15], 400 * 4);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{FixupAt, Lowering, too_large};
 use crate::module::{BlockInfo, Entry};
 use crate::parse_error::{ParseError, ParseErrorKind};
 use crate::program::Op;
-use crate::syntax::{Function, Space};
+use crate::syntax::Function;
 use std::collections::HashMap;
 
 impl<'a> Lowering<'a, '_> {
@@ -78,9 +78,8 @@ impl<'a> Lowering<'a, '_> {
         for byte in function.name.bytes() {
             seed = (seed ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         }
-        let anywhere = |space| matches!(space, Space::Global | Space::Generic);
-        let synchronises = self.accesses.iter().any(|a| a.strong && anywhere(a.space))
-            || self.atomics.iter().any(|a| anywhere(a.space))
+        let synchronises = self.accesses.iter().any(|access| access.release)
+            || self.atomics.iter().any(|atomic| atomic.release)
             || self.code.iter().any(|i| matches!(i.op, Op::Fence));
         Ok(Entry {
             name: function.name.to_owned(),

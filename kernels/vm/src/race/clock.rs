@@ -76,10 +76,20 @@ impl Clock {
             self.known.extend_from_slice(&other.known);
             return;
         }
-        for known in &other.known {
-            let (block, warp) = (known.key >> WARP_BITS, known.key & ((1 << WARP_BITS) - 1));
-            self.learn(block as u32, warp as u32, known.tick, known.strong);
+        let mut at = 0;
+        for theirs in &other.known {
+            while self.known.get(at).is_some_and(|known| known.key < theirs.key) {
+                at += 1;
+            }
+            match self.known.get_mut(at) {
+                Some(known) if known.key == theirs.key => {
+                    known.tick = known.tick.max(theirs.tick);
+                    known.strong = known.strong.max(theirs.strong);
+                }
+                _ => self.known.insert(at, *theirs),
+            }
         }
+        self.bound();
     }
 
     fn bound(&mut self) {

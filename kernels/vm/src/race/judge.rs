@@ -89,13 +89,18 @@ impl Races {
     fn judge(&self, old: Records, mine: u32, act: Act) -> Result<Records, (RaceKind, u32)> {
         let mut new = old;
         let harmless = act.harmless && !self.strong(old.writer);
-        if !harmless && self.races(old.writer, mine, act.strong) {
+        // Without a fence anywhere nothing is ordered but strong accesses of this very place, with
+        // those the block has made there.
+        let seen = |record| self.own(record) && self.strong(record);
+        let met = !self.synchronises && [old.writer, old.reader, old.other].into_iter().any(seen);
+        let races = |record| self.races(record, mine, act.strong) && !(met && self.strong(record));
+        if !harmless && races(old.writer) {
             let race = if act.store { RaceKind::WriteAfterWrite } else { RaceKind::ReadAfterWrite };
             return Err((race, old.writer));
         }
         if act.store {
             for reader in [old.reader, old.other] {
-                if self.races(reader, mine, act.strong) {
+                if races(reader) {
                     return Err((RaceKind::WriteAfterRead, reader));
                 }
             }

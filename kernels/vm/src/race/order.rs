@@ -29,8 +29,12 @@ pub(crate) struct Standing {
     /// Fenced before the last barrier: by all, by each warp.
     settled_all: u32,
     settled: [u32; WARPS],
+    /// Grows with what the block learns or fences.
+    stamp: u32,
     /// The place and version acquired last.
     acquired: (u64, u32),
+    /// The place told of all that was known at that stamp.
+    told: (u64, u32),
 }
 
 impl Standing {
@@ -44,7 +48,9 @@ impl Standing {
         self.fenced = false;
         self.settled_all = 0;
         self.settled = [0; WARPS];
+        self.stamp = 1;
         self.acquired = (0, 0);
+        self.told = (0, 0);
     }
 
     fn pending(&mut self, warp: u32) -> &mut Clock {
@@ -110,6 +116,7 @@ impl Order {
         let now = self.end_tick();
         me.fences[warp as usize % WARPS] = Some((now, me.barrier));
         me.fenced = true;
+        me.stamp += 1;
     }
 
     /// The threads of a block meet. `seen` changes when one of them accessed global memory.
@@ -118,6 +125,7 @@ impl Order {
             return;
         }
         me.seen = seen;
+        me.stamp += 1;
         me.barrier = self.end_tick();
         if me.fenced {
             me.fenced = false;
@@ -144,11 +152,12 @@ impl Order {
             return;
         }
         me.acquired = what;
+        me.stamp += 1;
         me.pending(warp).join(&found.clock);
     }
 
     /// A strong store, which what was fenced travels with.
-    pub fn release(&mut self, me: &Standing, warp: u32, place: u64) {
+    pub fn release(&mut self, me: &mut Standing, warp: u32, place: u64) {
         let now = self.end_tick();
         if self.places.len() >= PLACES && !self.places.contains_key(&place) {
             self.floor = now;
@@ -160,8 +169,18 @@ impl Order {
             fresh.version = 0;
             fresh
         });
+        // What a block tells a place is no news to it.
+        let key = place ^ u64::from(warp) << 56;
+        let current = me.acquired == (key, target.version);
         target.version = target.version.wrapping_add(1);
+        if current {
+            me.acquired.1 = target.version;
+        }
         let clock = &mut target.clock;
+        if me.told == (key, me.stamp) && !clock.is_empty() {
+            return clock.learn(me.serial, warp, 0, now);
+        }
+        me.told = (key, me.stamp);
         clock.join(&me.clock);
         for (w, known) in &me.pending {
             if *w == warp {
