@@ -169,6 +169,16 @@ pub enum FaultKind {
         /// Which accesses collide.
         race: RaceKind,
     },
+    /// Threads of two blocks touch a byte, one of them storing to it, and no fence with a flag
+    /// orders them.
+    BlockRace {
+        /// The byte, where a buffer holds it and not a variable of the module.
+        buffer: Option<BufferPlace>,
+        /// Its address.
+        address: u64,
+        /// Which accesses collide.
+        race: RaceKind,
+    },
     /// Threads wait for others that can no longer come.
     BarrierDivergence {
         /// Threads of the block that wait.
@@ -183,7 +193,8 @@ pub enum FaultKind {
         /// Another.
         second: u32,
     },
-    /// A barrier waits for more threads than are left.
+    /// A barrier waits for more threads than are left; under strict rules, threads exited before a
+    /// barrier of the whole block.
     ExitedAtBarrier {
         /// The barrier.
         barrier: u32,
@@ -209,6 +220,22 @@ pub enum FaultKind {
         /// The mask.
         members: u32,
     },
+    /// A member mask names a lane that has exited or never was: a strict rule.
+    MissingLane {
+        /// The mask.
+        members: u32,
+        /// The first such lane.
+        lane: u32,
+        /// It exited; otherwise the block is smaller.
+        exited: bool,
+    },
+    /// The lanes of a warp come to an aligned barrier at two places: a strict rule.
+    DivergedBarrier {
+        /// The barrier.
+        barrier: u32,
+    },
+    /// A thread exits before its asynchronous copies have arrived: a strict rule.
+    CopyUnderWay,
     /// A branch table is indexed past its end.
     BadBranchIndex {
         /// The index.
@@ -258,6 +285,19 @@ pub enum FaultKind {
         /// The limit.
         limit_bytes: u64,
     },
+    /// Every thread that is left polls, and nothing changes any more.
+    NoProgress {
+        /// Where the named thread polls.
+        space: MemorySpace,
+        /// The buffer, for global memory.
+        buffer: Option<BufferPlace>,
+        /// The address, or the offset in shared memory.
+        address: u64,
+        /// Blocks that have started and not ended.
+        waiting_blocks: u64,
+        /// Blocks for which there is no room beside them.
+        unstarted_blocks: u64,
+    },
     /// `trap` or `brkpt`.
     Trap,
 }
@@ -268,7 +308,9 @@ impl FaultKind {
         match self {
             FaultKind::OutOfBounds { buffer, .. }
             | FaultKind::Misaligned { buffer, .. }
-            | FaultKind::Uninitialised { buffer, .. } => buffer.as_ref(),
+            | FaultKind::Uninitialised { buffer, .. }
+            | FaultKind::BlockRace { buffer, .. }
+            | FaultKind::NoProgress { buffer, .. } => buffer.as_ref(),
             FaultKind::UnreadRead { buffer }
             | FaultKind::UnwritableWrite { buffer }
             | FaultKind::GlobalRace { buffer, .. } => Some(buffer),
@@ -277,9 +319,11 @@ impl FaultKind {
     }
 }
 
-/// The other thread of a race.
+/// The other thread of a race, or the one that is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Party {
+    /// Its block, where that is not the one of the fault.
+    pub block: Option<[u32; 3]>,
     /// Its thread index, where one thread can be named.
     pub thread: Option<[u32; 3]>,
     /// PTX line of its access.
@@ -307,7 +351,7 @@ pub struct Fault {
     pub block: [u32; 3],
     /// Thread index in the block.
     pub thread: [u32; 3],
-    /// The other side of a race.
+    /// The other side of a race, or where the missing thread went.
     pub other: Option<Party>,
     /// What the kernel had printed, as in [`crate::Stats::printed`].
     pub printed: String,
@@ -475,6 +519,15 @@ impl fmt::Display for FaultKind {
             FaultKind::GlobalRace { buffer, .. } => {
                 write!(f, "{buffer} gets different values from two threads at once")
             }
+            FaultKind::BlockRace { buffer, address, race } => {
+                place(f, MemorySpace::Global, buffer.as_ref(), *address)?;
+                f.write_str(match race {
+                    RaceKind::ReadAfterWrite => " is read while another block stores to it",
+                    RaceKind::WriteAfterRead => " is stored to while another block reads it",
+                    RaceKind::WriteAfterWrite => " is stored to by two blocks",
+                })?;
+                f.write_str(" without a fence and a flag between")
+            }
             FaultKind::BarrierDivergence { waiting, alive } => {
                 write!(f, "{waiting} of {alive} threads wait for others that cannot come")
             }
@@ -494,6 +547,16 @@ impl fmt::Display for FaultKind {
             }
             FaultKind::BadMemberMask { members } => {
                 write!(f, "a lane outside the member mask {members:#010x} takes part")
+            }
+            FaultKind::MissingLane { members, lane, exited } => {
+                let how = if *exited { "has exited" } else { "does not exist" };
+                write!(f, "the member mask {members:#010x} names lane {lane}, which {how}")
+            }
+            FaultKind::DivergedBarrier { barrier } => {
+                write!(f, "the lanes of a warp come to aligned barrier {barrier} at two places")
+            }
+            FaultKind::CopyUnderWay => {
+                f.write_str("a thread exits while its asynchronous copies are under way")
             }
             FaultKind::BadBranchIndex { index, targets } => {
                 write!(f, "index {index} of a branch table with {targets} targets")
@@ -517,7 +580,27 @@ impl fmt::Display for FaultKind {
             FaultKind::MemoryBudget { limit_bytes } => {
                 write!(f, "threads touch more than {limit_bytes} bytes of global memory")
             }
+            FaultKind::NoProgress { space, buffer, address, waiting_blocks, unstarted_blocks } => {
+                f.write_str("no progress: a thread polls ")?;
+                place(f, *space, buffer.as_ref(), *address)?;
+                write!(f, ", and nobody among {waiting_blocks} blocks changes it")?;
+                if *unstarted_blocks > 0 {
+                    write!(f, "; {unstarted_blocks} blocks more do not fit beside them")?;
+                }
+                Ok(())
+            }
             FaultKind::Trap => f.write_str("the kernel trapped"),
+        }
+    }
+}
+
+impl FaultKind {
+    /// What the other party of a fault did.
+    fn other(&self) -> &'static str {
+        match self {
+            FaultKind::MissingLane { .. } | FaultKind::ExitedAtBarrier { .. } => "thread exited at",
+            FaultKind::DivergedBarrier { .. } => "place is",
+            _ => "access is",
         }
     }
 }
@@ -535,12 +618,15 @@ impl fmt::Display for Fault {
         }
         f.write_str(")")?;
         if let Some(other) = &self.other {
-            write!(f, "; the other access is PTX line {}", other.ptx_line)?;
+            write!(f, "; the other {} PTX line {}", self.kind.other(), other.ptx_line)?;
             if let Some(source) = &other.source {
                 write!(f, " ({}:{})", source.file, source.line)?;
             }
             if let Some(thread) = other.thread {
                 write!(f, " by thread {thread:?}")?;
+            }
+            if let Some(block) = other.block {
+                write!(f, " of block {block:?}")?;
             }
         }
         Ok(())

@@ -45,6 +45,18 @@
 //! device. `printf` goes to [`Stats::printed`]; device functions are inlined, recursion as deep as
 //! its copies stay small.
 //!
+//! # What is checked
+//!
+//! Bounds, alignment, barriers and shuffles always; with [`Options::checks`], as by default, bytes
+//! nobody wrote, marks ([`marks`]), races of a block's threads on shared memory and of blocks on
+//! global memory; with [`Options::strict`], what hardware lets pass as well. Blocks that wait for
+//! each other run as far as a GPU could hold them at once ([`Limits::multiprocessors`]), and where
+//! nobody can go on, [`FaultKind::NoProgress`] names a poll. [`Schedule::Seeded`] runs blocks and
+//! warps in other orders, so that results which depend on the order differ.
+//!
+//! A fault is what the launch really did in the order in which it ran: no checker guesses, and each
+//! says in its module what it misses.
+//!
 //! Module-scope `.global` variables start every launch with their initial values.
 //!
 //! [`FaultKind`] lists what is checked; the crate's README has each checker's definition and the
@@ -76,6 +88,7 @@ mod module;
 mod parse;
 mod parse_error;
 mod program;
+mod race;
 mod rare;
 mod shared;
 mod space;
@@ -85,7 +98,7 @@ mod wide;
 
 pub use approx::FloatModel;
 pub use coverage::{Coverage, EntryCoverage, LineHits};
-pub use exec::{Launch, Limits, MatrixModel, Options, Stats, launch, launch_watched};
+pub use exec::{Launch, Limits, MatrixModel, Options, Schedule, Stats, launch, launch_watched};
 pub use fault::{
     BufferPlace, Fault, FaultKind, LaunchError, MbarrierFault, MemorySpace, Party, RaceKind, Stop,
 };

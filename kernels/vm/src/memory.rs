@@ -2,6 +2,7 @@
 //! The buffer's number stands in address bits 40 and up, so an address names its buffer
 //! exactly; pages are made when first touched.
 
+use crate::race::Shadow;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -19,6 +20,8 @@ pub mod marks {
     pub const UNWRITABLE: u8 = 4;
     /// A thread stored to the byte.
     pub const WRITTEN: u8 = 8;
+    /// Blocks may store to the byte at once as long as all store the same value.
+    pub const SAME_VALUE: u8 = 16;
 }
 
 const ID_SHIFT: u32 = 40;
@@ -30,6 +33,10 @@ const PAGE_SHIFT: u32 = 16;
 pub(crate) struct Page {
     pub data: Vec<u8>,
     pub marks: Vec<u8>,
+    /// Who touched it, in launches of several blocks.
+    pub shadow: Shadow,
+    /// All bytes are [`marks::UNWRITABLE`]; may be false where they are.
+    pub constant: bool,
 }
 
 struct Buffer {
@@ -51,6 +58,8 @@ pub struct Memory {
     /// Bytes of the pages that threads touched first; beyond the limit once one was refused.
     touched_bytes: u64,
     touch_limit_bytes: u64,
+    /// The first number of an access that no record in the pages holds.
+    pub(crate) next_access: u32,
 }
 
 impl Default for Memory {
@@ -61,6 +70,7 @@ impl Default for Memory {
             spare_buffers: Vec::new(),
             touched_bytes: 0,
             touch_limit_bytes: u64::MAX,
+            next_access: 0,
         }
     }
 }
@@ -81,6 +91,7 @@ impl Buffer {
         fresh.data.clear();
         fresh.marks.clear();
         fresh.marks.resize(len, self.initial_marks);
+        fresh.constant = self.initial_marks & marks::UNWRITABLE != 0;
         match self.fill.as_slice() {
             [] => fresh.data.resize(len, 0),
             [byte] => fresh.data.resize(len, *byte),
@@ -175,6 +186,18 @@ impl Memory {
         BufferId(self.buffers.len() as u32 - 1)
     }
 
+    /// Drops what is recorded of accesses, so that their numbers can begin anew.
+    pub(crate) fn forget_accesses(&mut self) {
+        let pages = self.buffers.iter_mut().flat_map(|buffer| &mut buffer.pages);
+        for page in pages.chain(&mut self.spare_pages) {
+            page.shadow.forget();
+        }
+        for page in self.spare_buffers.iter_mut().flat_map(|buffer| &mut buffer.pages) {
+            page.shadow.forget();
+        }
+        self.next_access = 0;
+    }
+
     fn buffer(&self, b: BufferId) -> &Buffer {
         &self.buffers[b.0 as usize]
     }
@@ -262,6 +285,7 @@ impl Memory {
     /// When the range leaves the buffer.
     pub fn mark(&mut self, b: BufferId, range: Range<u64>, set: u8, clear: u8) {
         self.each_piece(b, range, |page, at, _| {
+            page.constant &= clear & marks::UNWRITABLE == 0;
             for mark in &mut page.marks[at] {
                 *mark = (*mark | set) & !clear;
             }

@@ -106,6 +106,8 @@ pub struct Entry {
     pub(crate) matrices: Vec<Matrix>,
     pub(crate) rares: Vec<Rare>,
     pub(crate) unsupported: Vec<String>,
+    /// A fence or a release may order blocks.
+    pub(crate) synchronises: bool,
     /// Seed of this entry's edges among the fuzzer's counters.
     pub(crate) edge_seed: u32,
 }

@@ -190,6 +190,7 @@ pub(crate) enum Op {
     Exit,
     Barrier(u16),
     WarpSync { members: Slot },
+    Fence,
     Shuffle(u16),
     Vote(u16),
     ActiveMask { d: Slot },
@@ -231,6 +232,8 @@ pub(crate) enum Action {
     WarpSync {
         members: Slot,
     },
+    /// A fence of the whole GPU.
+    Fence,
     Shuffle(u16),
     /// A shuffle that the [`Lane`] of this place does when the whole warp is here.
     Exchange(u16),
@@ -289,6 +292,8 @@ pub(crate) struct Access {
     pub plus: Option<Slot>,
     /// `.volatile`, `.relaxed`, `.acquire`, `.release`: does not race with its like.
     pub strong: bool,
+    /// `.release`: a fence comes before it.
+    pub release: bool,
 }
 
 impl Access {
@@ -329,6 +334,8 @@ pub(crate) struct Atomic {
     pub offset: i64,
     pub a: Reg,
     pub b: Reg,
+    /// `.release` or `.acq_rel`: a fence comes before it.
+    pub release: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -351,6 +358,8 @@ pub(crate) struct Barrier {
     pub d: Option<Reg>,
     pub p: Slot,
     pub negate: bool,
+    /// A warp comes to it as one.
+    pub aligned: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -31,6 +31,11 @@ impl Rare {
     pub fn aligned(&self) -> bool {
         matches!(self, Rare::Warpgroup(_) | Rare::Tile(_))
     }
+
+    /// It may order blocks.
+    pub fn releases(&self) -> bool {
+        matches!(self, Rare::Exchange(Exchange { release: true, .. }))
+    }
 }
 
 /// `wgmma.mma_async`: one warp's sixteen rows of an m64 product.
@@ -159,6 +164,8 @@ pub(crate) struct Exchange {
     pub old: Option<[Slot; 2]>,
     pub new: [Slot; 2],
     pub expected: Option<[Slot; 2]>,
+    /// A fence comes before it.
+    pub release: bool,
 }
 
 /// `wmma.load` or `wmma.store`: a tile in memory, spread over registers as `mma` takes it.

@@ -54,6 +54,8 @@ pub(crate) enum SharedFault {
 pub(crate) struct Other {
     pub thread: Option<u32>,
     pub pc: Option<u32>,
+    /// The number of its block, where it is another one.
+    pub block: Option<u32>,
 }
 
 #[derive(Default)]

@@ -11,13 +11,14 @@ pub struct SourceLine {
     pub line: u32,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Space {
     Global,
     Shared,
     Local,
     Const,
     Param,
+    #[default]
     Generic,
 }
 

@@ -1,6 +1,6 @@
 //! Which lines a launch executed, by PTX and CUDA source line, and as lcov's tracefile.
 
-use ptx_vm::{Coverage, Launch, Lcov, Limits, Memory, Module, Options, launch};
+use ptx_vm::{Coverage, Launch, Lcov, Limits, Memory, Module, Options, launch, marks};
 
 /// Threads at or beyond `n` leave; the others store; a debug path is never taken; a function is
 /// called from two places.
@@ -57,7 +57,8 @@ ret;
 fn covered(n: u32, blocks: u32) -> (Module, Coverage) {
     let module = Module::parse(PTX).unwrap();
     let mut memory = Memory::new();
-    let x = memory.allocate("x", 256, &[], 0);
+    // Every block stores the same values.
+    let x = memory.allocate("x", 256, &[], marks::SAME_VALUE);
     let mut parameters = memory.address(x, 0).to_le_bytes().to_vec();
     parameters.extend_from_slice(&n.to_le_bytes());
     let what = Launch {

@@ -4,7 +4,7 @@ mod support;
 
 use ptx_vm::{
     BufferId, Coverage, Launch, Limits, Memory, Module, Options, Stats, Stop, Watch, Write,
-    launch_watched,
+    launch_watched, marks,
 };
 use support::{Gdn, Parameters, Random, bf16, bytes_f32, bytes32, from_bf16, gemm, top_k, words};
 
@@ -32,7 +32,8 @@ const X: BufferId = BufferId(0);
 fn run(body: &str, blocks: u32, threads: u32) -> Watched {
     let module = Module::parse(&kernel(body)).unwrap();
     let mut memory = Memory::new();
-    let x = memory.allocate("x", 1024, &[], 0);
+    // Where two blocks store, they store the same.
+    let x = memory.allocate("x", 1024, &[], marks::SAME_VALUE);
     memory.write(x, 0, &bytes32(&[7; 256]));
     let mut watch = Watch::new();
     watch.add(&memory, x, 40..48);

@@ -568,6 +568,24 @@ fn faults_are_attributed_to_house_rules_and_tensors() {
         race: ptx_vm::RaceKind::ReadAfterWrite,
     };
     assert_eq!(attributed(&race, 0, 0).0, "house.races");
+    let blocks = |place: BufferPlace| FaultKind::BlockRace {
+        buffer: Some(place),
+        address: 0,
+        race: ptx_vm::RaceKind::WriteAfterWrite,
+    };
+    let (clause, tensor, text) = attributed(&blocks, 1, 4);
+    assert_eq!((&*clause, tensor.as_deref()), ("house.races", Some("y")));
+    assert!(text.ends_with("that is y[1]"), "{text}");
+    let waits = |place: BufferPlace| FaultKind::NoProgress {
+        space: ptx_vm::MemorySpace::Global,
+        buffer: Some(place),
+        address: 0,
+        waiting_blocks: 2,
+        unstarted_blocks: 0,
+    };
+    assert_eq!(attributed(&waits, 1, 0).0, "house.budget");
+    let missing = |_| FaultKind::MissingLane { members: 3, lane: 1, exited: true };
+    assert_eq!(attributed(&missing, 0, 0).0, "house.barriers");
     let diverged = |_| FaultKind::BarrierDivergence { waiting: 1, alive: 2 };
     assert_eq!(attributed(&diverged, 0, 0).0, "house.barriers");
     let uninitialised = |place: BufferPlace| FaultKind::Uninitialised {

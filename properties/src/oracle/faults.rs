@@ -53,15 +53,22 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         FaultKind::Uninitialised { .. } => "house.initialised",
         FaultKind::UnreadRead { .. } => "house.unread",
         FaultKind::UnwritableWrite { .. } => stray_write(place),
-        FaultKind::SharedRace { .. } | FaultKind::GlobalRace { .. } => "house.races",
+        FaultKind::SharedRace { .. }
+        | FaultKind::GlobalRace { .. }
+        | FaultKind::BlockRace { .. } => "house.races",
         FaultKind::BarrierDivergence { .. }
         | FaultKind::BarrierMismatch { .. }
         | FaultKind::ExitedAtBarrier { .. }
         | FaultKind::BadBarrier { .. }
         | FaultKind::Mbarrier { .. }
         | FaultKind::ShuffleInactive { .. }
-        | FaultKind::BadMemberMask { .. } => "house.barriers",
-        FaultKind::InstructionBudget { .. } | FaultKind::MemoryBudget { .. } => "house.budget",
+        | FaultKind::BadMemberMask { .. }
+        | FaultKind::MissingLane { .. }
+        | FaultKind::DivergedBarrier { .. }
+        | FaultKind::CopyUnderWay => "house.barriers",
+        FaultKind::InstructionBudget { .. }
+        | FaultKind::MemoryBudget { .. }
+        | FaultKind::NoProgress { .. } => "house.budget",
         FaultKind::OutOfBounds { .. }
         | FaultKind::Misaligned { .. }
         | FaultKind::ConstWrite { .. }

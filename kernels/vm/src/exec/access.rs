@@ -7,11 +7,13 @@ use super::machine::{Machine, Trouble};
 use super::step::Laned;
 use super::warp::{FULL, Warp, lanes};
 use crate::fault::{FaultKind, MemorySpace};
-use crate::memory::marks;
+use crate::memory::{Page, marks};
 use crate::program::{Access, Class, Reg};
+use crate::race::{Act, Foe, Races};
 use crate::shared::{SharedFault, Touch, Toucher};
 use crate::space::{DATA_BASE, LOCAL_BASE, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
 use crate::syntax::Space;
+use std::ops::Range;
 
 pub(crate) const GLOBAL_START: u64 = 1 << 40;
 
@@ -262,6 +264,14 @@ pub(crate) fn load<const CHECKS: bool, const BYTES: usize>(
             && let Some((page, at)) = machine.memory.window(first, span)
             && (!CHECKS || readable(&page.marks[at..at + span as usize]))
         {
+            if CHECKS && machine.races.on {
+                let lane = mask.trailing_zeros() as usize & 31;
+                let me = toucher(warp, lane, pc);
+                let span = at..at + span as usize;
+                if what.strong || !recorded(machine.races, page, span, bytes as usize, me) {
+                    return false;
+                }
+            }
             let data = &page.data[at..at + span as usize];
             deliver::<BYTES>(warp, what, mask, shape, data);
             return true;
@@ -289,6 +299,38 @@ pub(crate) fn load<const CHECKS: bool, const BYTES: usize>(
         }
     }
     false
+}
+
+/// Records weak loads of lanes side by side where a store of another block could meet them; false
+/// when one may have.
+#[inline(always)]
+fn recorded(
+    races: &mut Races,
+    page: &mut Page,
+    span: Range<usize>,
+    bytes: usize,
+    me: Toucher,
+) -> bool {
+    let len = page.data.len();
+    constant(page, span.clone())
+        || races.run::<false>(&mut page.shadow, len, span.start, span.len(), bytes, me)
+}
+
+/// Whether nobody may store to any of the bytes: nothing races with a load of them.
+#[inline(always)]
+fn constant(page: &Page, span: Range<usize>) -> bool {
+    if page.constant {
+        return true;
+    }
+    let shadow = &page.marks[span];
+    if shadow.first().is_none_or(|mark| mark & marks::UNWRITABLE == 0) {
+        return false;
+    }
+    let mut all = marks::UNWRITABLE;
+    for mark in shadow {
+        all &= *mark;
+    }
+    all != 0
 }
 
 /// Calls `f::<CHECKS, BYTES>`, so that each size of an access has code of its own.
@@ -330,8 +372,9 @@ fn gather<const CHECKS: bool, const BYTES: usize>(
 ) -> Result<(), Laned> {
     let mut buffer = [[0u8; BYTES]; 32];
     let done = match what.space {
-        Space::Global | Space::Generic => {
-            gather_global::<CHECKS, BYTES>(machine, mask, addresses, &mut buffer)
+        Space::Global | Space::Generic if !(what.strong && machine.races.on) => {
+            let first = toucher(warp, 0, pc);
+            gather_global::<CHECKS, BYTES>(machine, mask, addresses, first, &mut buffer)
         }
         Space::Shared if CHECKS && !what.strong => {
             let first = toucher(warp, 0, pc);
@@ -343,6 +386,9 @@ fn gather<const CHECKS: bool, const BYTES: usize>(
         for l in lanes(mask) {
             let target = resolve(what.space, addresses[l]);
             let me = toucher(warp, l, pc);
+            if CHECKS && what.strong {
+                acquire(machine, target, me);
+            }
             read_one::<CHECKS>(machine, target, &mut buffer[l], me, what.strong)
                 .map_err(|trouble| (l as u32, trouble))?;
         }
@@ -351,14 +397,38 @@ fn gather<const CHECKS: bool, const BYTES: usize>(
     Ok(())
 }
 
+/// A strong load learns what was released there.
+pub(crate) fn acquire(machine: &mut Machine<'_>, target: Target, me: Toucher) {
+    if machine.races.on {
+        match target {
+            Target::Global(address) => machine.races.acquire(me.thread / 32, address),
+            Target::Data(offset) => machine.races.acquire(me.thread / 32, DATA_BASE + offset),
+            // Threads of a block may learn from each other.
+            Target::Shared(_) => machine.races.meet(),
+            _ => {}
+        }
+    }
+}
+
+/// What an access of another block stands against it, as a fault.
+#[cold]
+pub(crate) fn block_race(machine: &Machine<'_>, address: u64, foe: Foe) -> Box<Trouble> {
+    let address = address + foe.byte as u64;
+    let buffer = machine.buffer_place(address);
+    let kind = FaultKind::BlockRace { buffer, address, race: foe.race };
+    Box::new(Trouble { kind, other: Some(foe.other) })
+}
+
 /// All lanes' bytes when they lie in buffers and nothing is wrong with any of them.
 #[inline(always)]
 pub(super) fn gather_global<const CHECKS: bool, const BYTES: usize>(
     machine: &mut Machine<'_>,
     mask: u32,
     addresses: &[u64; 32],
+    first: Toucher,
     buffer: &mut [[u8; BYTES]],
 ) -> bool {
+    let recorded = if CHECKS { machine.races.scattered(first, BYTES) } else { None };
     let mut left = mask;
     while left != 0 {
         let start = addresses[left.trailing_zeros() as usize & 31];
@@ -381,6 +451,15 @@ pub(super) fn gather_global<const CHECKS: bool, const BYTES: usize>(
             };
             if addresses[l] & (BYTES as u64 - 1) != 0 || CHECKS && !readable(shadow) {
                 return false;
+            }
+            if let Some(first) = recorded
+                && !constant(page, from..end)
+            {
+                let mine = first + ((l as u32) << 4);
+                let len = page.data.len();
+                if !machine.races.single::<false, BYTES>(&mut page.shadow, len, from, mine) {
+                    return false;
+                }
             }
             buffer[l].copy_from_slice(data);
             left &= left - 1;
@@ -415,6 +494,18 @@ pub(crate) fn read_one<const CHECKS: bool>(
                 }
                 return Ok(());
             }
+            if CHECKS && machine.races.on && !constant(page, at..at + len) {
+                let act = Act { store: false, strong, harmless: false };
+                let page_len = page.data.len();
+                if let Err(foe) = machine.races.touch(&mut page.shadow, page_len, at, len, me, act)
+                {
+                    return Err(block_race(machine, address, foe));
+                }
+                if let Some((page, at)) = machine.memory.window(address, len as u64) {
+                    out.copy_from_slice(&page.data[at..at + len]);
+                }
+                return Ok(());
+            }
             out.copy_from_slice(&page.data[at..at + len]);
         }
         Target::Shared(offset) => {
@@ -429,7 +520,7 @@ pub(crate) fn read_one<const CHECKS: bool>(
                 None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
             }
         }
-        _ => return read_other::<CHECKS>(machine, target, out, me),
+        _ => return read_other::<CHECKS>(machine, target, out, me, strong),
     }
     Ok(())
 }
@@ -441,6 +532,7 @@ fn read_other<const CHECKS: bool>(
     target: Target,
     out: &mut [u8],
     me: Toucher,
+    strong: bool,
 ) -> Result<(), Box<Trouble>> {
     let (len, bytes) = (out.len(), out.len() as u32);
     let (space, _) = space_of(target);
@@ -464,13 +556,34 @@ fn read_other<const CHECKS: bool>(
             Some(data) => out.copy_from_slice(data),
             None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
         },
-        Target::Data(offset) => match slice(machine.data, offset, len) {
-            Some(data) => out.copy_from_slice(data),
-            None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
-        },
+        Target::Data(offset) => {
+            match slice(machine.data, offset, len) {
+                Some(data) => out.copy_from_slice(data),
+                None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
+            }
+            if CHECKS && machine.races.on && machine.module.writable[offset as usize] {
+                let act = Act { store: false, strong, harmless: false };
+                touch_data(machine, offset, len, me, act)?;
+            }
+        }
         Target::Global(_) | Target::Shared(_) => {}
     }
     Ok(())
+}
+
+/// Records an access of the module's own variables.
+pub(crate) fn touch_data(
+    machine: &mut Machine<'_>,
+    offset: u64,
+    len: usize,
+    me: Toucher,
+    act: Act,
+) -> Result<(), Box<Trouble>> {
+    let races = &mut *machine.races;
+    let mut shadow = std::mem::take(&mut races.data);
+    let result = races.touch(&mut shadow, machine.data.len(), offset as usize, len, me, act);
+    races.data = shadow;
+    result.map_err(|foe| block_race(machine, DATA_BASE + offset, foe))
 }
 
 pub(crate) fn space_of(target: Target) -> (MemorySpace, u64) {

@@ -1,16 +1,17 @@
 //! Atomic read-modify-writes, lane after lane.
 
-use super::access::{Target, addresses, read_one, resolve, toucher};
+use super::access::{Target, acquire, addresses, read_one, resolve, toucher};
 use super::lane::put32;
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
-use super::store::write_one;
+use super::store::{release, write_one};
 use super::warp::{Warp, lanes};
 use crate::float::{BF16, F16, Narrow, Rounding, add_to_odd, bits32, flush, result64};
 use crate::program::{Atomic, AtomicOp, Class, Reg};
 use crate::shared::Toucher;
 use crate::space::SHARED_BASE;
 use crate::syntax::Space;
+use std::cell::Cell;
 
 #[inline(always)]
 pub(crate) fn atomic<const CHECKS: bool>(
@@ -89,11 +90,18 @@ fn words(
     f: impl Fn(u64, u64, u64, bool) -> u64,
 ) -> u32 {
     let [a, b] = [what.a, what.b].map(|reg| &warp.words[usize::from(reg.slot)].0);
-    let f = |old: u32, l: usize| f(old.into(), a[l].into(), b[l].into(), true) as u32;
+    let changed = Cell::new(0);
+    let f = |old: u32, l: usize| {
+        let new = f(old.into(), a[l].into(), b[l].into(), true) as u32;
+        changed.set(changed.get() | (new ^ old));
+        new
+    };
+    // Threads of a block may learn from each other.
+    machine.races.meet();
     let first = toucher(warp, 0, pc);
     let offset = (what.offset as u64).wrapping_sub(window);
     let shared = &mut machine.shared;
-    match what.base {
+    let left = match what.base {
         Some(Reg { class: Class::Word, slot }) => {
             let x = &warp.words[usize::from(slot)].0;
             let address = |l: usize| u64::from(x[l]).wrapping_add(offset);
@@ -104,7 +112,9 @@ fn words(
             shared.update_words(|l| x[l].wrapping_add(offset), mask, first, before, f)
         }
         None => shared.update_words(|_| offset, mask, first, before, f),
-    }
+    };
+    machine.changes += u64::from(changed.get() != 0);
+    left
 }
 
 /// Lane after lane, wherever the addresses lead.
@@ -124,8 +134,14 @@ fn rest<const CHECKS: bool, const BYTES: usize>(
         let target = resolve(what.space, addresses[lane]);
         let me = toucher(warp, lane, pc);
         let shared = matches!(target, Target::Shared(_));
+        if CHECKS {
+            acquire(machine, target, me);
+        }
         before[lane] = exchange::<CHECKS, BYTES>(machine, target, me, |old| f(old, a, b, shared))
             .map_err(|trouble| (lane as u32, trouble))?;
+        if CHECKS {
+            release(machine, target, me, what.release);
+        }
     }
     Ok(())
 }
@@ -142,7 +158,9 @@ fn exchange<const CHECKS: bool, const BYTES: usize>(
     let mut old = [0; 8];
     old[..BYTES].copy_from_slice(&bytes);
     let old = u64::from_le_bytes(old);
-    let new = f(old).to_le_bytes();
+    let new = f(old);
+    machine.changes += u64::from(new != old);
+    let new = new.to_le_bytes();
     write_one::<CHECKS>(machine, target, &new[..BYTES], me, true)?;
     Ok(old)
 }

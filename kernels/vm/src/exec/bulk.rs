@@ -40,6 +40,7 @@ pub(super) fn copy(
             None => out_of_shared(machine, what, [to[lane], from[lane]], bytes, me),
         };
         result.map_err(|trouble| (lane as u32, trouble))?;
+        machine.changes += 1;
     }
     Ok(Turn::Next)
 }

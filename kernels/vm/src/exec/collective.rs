@@ -1,7 +1,8 @@
 //! Block barriers and the `.sync` operations of a warp.
 
 use super::machine::{Machine, Trouble};
-use super::step::Laned;
+use super::step::{Laned, Raised};
+use super::strict;
 use super::warp::{FULL, Fragment, State, Warp, lanes};
 use crate::fault::FaultKind;
 use crate::program::{Action, Barrier, BarrierKind, Shuffle, ShuffleMode, Vote, VoteKind};
@@ -104,6 +105,7 @@ fn some(
         if members & warp.alive & !same != 0 {
             waiting |= same;
         } else {
+            strict::members(warp, machine, members, same)?;
             group(warp, machine, action, same)?;
         }
     }
@@ -311,7 +313,10 @@ fn reduce(kind: VoteKind, x: u32, y: u32) -> u32 {
 }
 
 /// Opens barriers that have everyone. Returns whether any opened.
-pub(crate) fn release(warps: &mut [Warp], machine: &mut Machine<'_>) -> bool {
+pub(crate) fn release(
+    warps: &mut [Warp],
+    machine: &mut Machine<'_>,
+) -> Result<bool, (usize, Box<Raised>)> {
     let mut opened = false;
     for id in 0..machine.gates.len() as u8 {
         let gate = machine.gates[usize::from(id)];
@@ -319,9 +324,11 @@ pub(crate) fn release(warps: &mut [Warp], machine: &mut Machine<'_>) -> bool {
         if gate.arrived == 0 || gate.arrived < needed {
             continue;
         }
+        strict::opens(warps, machine, id)?;
         opened = true;
         machine.gates[usize::from(id)] = Default::default();
         machine.shared.next_epoch();
+        machine.races.meet();
         let entry = machine.entry;
         for warp in warps.iter_mut() {
             warp.clock = 0;
@@ -348,7 +355,7 @@ pub(crate) fn release(warps: &mut [Warp], machine: &mut Machine<'_>) -> bool {
             }
         }
     }
-    opened
+    Ok(opened)
 }
 
 /// Nothing can run: says which rule the block broke, and the warp, lane and place to blame.

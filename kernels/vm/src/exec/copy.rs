@@ -30,6 +30,13 @@ pub(crate) struct PendingCopy {
     bytes: [u8; 512],
 }
 
+impl PendingCopy {
+    /// Lanes of a mask whose bytes have not arrived, and come with no mbarrier's phase either.
+    pub fn under_way(&self, mask: u32) -> u32 {
+        self.mask & !self.tracked & mask
+    }
+}
+
 #[inline(always)]
 pub(crate) fn copy<const CHECKS: bool>(
     warp: &Warp,
@@ -99,7 +106,8 @@ fn issue<const CHECKS: bool, const LEN: usize>(
     for (offset, to) in pending.offsets.iter_mut().zip(to) {
         *offset = to as u32;
     }
-    let whole = sources::<CHECKS, LEN>(machine, &from, &wanted, pending);
+    let first = toucher(warp, 0, pc);
+    let whole = sources::<CHECKS, LEN>(machine, &from, &wanted, first, pending);
     if whole && targets::<CHECKS, LEN>(warp, machine, &to, pending, pc) {
         return Ok(());
     }
@@ -116,6 +124,7 @@ fn sources<const CHECKS: bool, const LEN: usize>(
     machine: &mut Machine<'_>,
     from: &[u64; 32],
     wanted: &[u32; 32],
+    first: Toucher,
     pending: &mut PendingCopy,
 ) -> bool {
     let all = lanes_where(|l| wanted[l] == LEN as u32);
@@ -125,7 +134,7 @@ fn sources<const CHECKS: bool, const LEN: usize>(
         return false;
     }
     let pieces = pending.bytes.as_chunks_mut().0;
-    gather_global::<CHECKS, LEN>(machine, pending.mask & all, from, pieces)
+    gather_global::<CHECKS, LEN>(machine, pending.mask & all, from, first, pieces)
 }
 
 /// Takes away what stood at the destinations, unless a lane may not store there.
@@ -295,6 +304,7 @@ pub(super) fn arrived(
                 continue;
             }
             let ripe = copy.tracked & copy.mask;
+            machine.changes += u64::from(ripe != 0);
             copy.mask &= !ripe;
             copy.tracked = 0;
             let first = copy.first;

@@ -1,4 +1,4 @@
-//! The warps of a launch with what their registers hold from the start. Constants, thread numbers
+//! The warps of a block with what their registers hold from the start. Constants, thread numbers
 //! and parameters stand in slots that no instruction writes, so the next launch of a kernel finds
 //! them as the last one left them, and only what differs is set again.
 
@@ -7,18 +7,11 @@ use super::warp::{self, Longs, Warp, Words};
 use crate::module::Entry;
 use crate::program::{Class, Special};
 
-/// The warps of the kernels launched last, the latest at the end.
 #[derive(Default)]
-pub(super) struct Crews {
-    kept: Vec<Crew>,
-}
-
-/// More kernels than one case launches one after the other.
-const KEPT: usize = 4;
-
-#[derive(Default)]
-struct Crew {
+pub(super) struct Crew {
     warps: Vec<Warp>,
+    /// Warps of the launch; those behind are of earlier ones.
+    count: usize,
     /// What the registers hold: kernel, geometry and shared bytes, parameters.
     entry: u64,
     shape: [[u32; 3]; 2],
@@ -26,26 +19,23 @@ struct Crew {
     parameters: Vec<u8>,
 }
 
-impl Crews {
-    /// The warps of a launch, ready but for what each block sets.
-    pub fn ready(&mut self, entry: &Entry, launch: &Launch<'_>, count: usize) -> &mut [Warp] {
-        let known = self.kept.iter().position(|crew| crew.entry == entry.id);
-        let place = known.unwrap_or(if self.kept.len() < KEPT {
-            self.kept.push(Crew::default());
-            self.kept.len() - 1
-        } else {
-            0
-        });
-        self.kept[place..].rotate_left(1);
-        let last = self.kept.len() - 1;
-        let crew = &mut self.kept[last];
-        crew.prepare(entry, launch, count);
-        &mut crew.warps[..count]
-    }
-}
-
 impl Crew {
-    fn prepare(&mut self, entry: &Entry, launch: &Launch<'_>, count: usize) {
+    pub fn warps(&self) -> &[Warp] {
+        &self.warps[..self.count]
+    }
+
+    pub fn warps_mut(&mut self) -> &mut [Warp] {
+        &mut self.warps[..self.count]
+    }
+
+    /// Whether its registers are laid out for a kernel.
+    pub fn knows(&self, entry: &Entry) -> bool {
+        self.entry == entry.id
+    }
+
+    /// Readies the warps of a launch but for what each block sets.
+    pub fn prepare(&mut self, entry: &Entry, launch: &Launch<'_>, count: usize) {
+        self.count = count;
         let shape = [launch.grid, launch.block];
         let same = self.entry == entry.id
             && self.shape == shape

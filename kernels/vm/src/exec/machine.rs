@@ -8,6 +8,7 @@ use crate::approx::FloatModel;
 use crate::fault::{BufferPlace, FaultKind, MemorySpace};
 use crate::memory::Memory;
 use crate::module::{Entry, Module};
+use crate::race::Races;
 use crate::shared::{Other, Shared};
 use crate::watch::Watch;
 use std::collections::VecDeque;
@@ -45,17 +46,27 @@ pub(crate) struct Machine<'m> {
     pub wide: Option<crate::dispatch::Wide>,
     /// Initialisation, marks and races are checked.
     pub checks: bool,
+    /// The rules of [`super::strict`] too.
+    pub strict: bool,
+    /// Accesses of global memory by several blocks.
+    pub races: &'m mut Races,
     /// Instructions left in the launch.
     pub left: u64,
+    /// Instructions of a warp's turn.
+    pub slice: u64,
+    /// Grows with whatever may change memory or let a thread go on.
+    pub changes: u64,
+    /// The warp accessed memory as those do who wait.
+    pub polled: bool,
     /// The last is the cluster's.
     pub gates: [Gate; 17],
     /// Threads of the block that have not exited.
     pub alive_threads: u32,
     pub block_threads: u32,
     /// Copies of each warp that have not arrived.
-    pub copies: &'m mut [VecDeque<PendingCopy>],
+    pub copies: &'m mut Vec<VecDeque<PendingCopy>>,
     /// Commits of each warp's threads so far.
-    pub commits: &'m mut [[u32; 32]],
+    pub commits: &'m mut Vec<[u32; 32]>,
     /// Times that a clock was read.
     pub ticks: u64,
     /// What the kernel printed.

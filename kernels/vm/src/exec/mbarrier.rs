@@ -1,7 +1,8 @@
 //! mbarriers of a block: phases, arrivals and bytes under way, exactly as the PTX ISA counts them
 //! (section "mbarrier"). A phase completes when no arrival and no byte is missing; the copies it
 //! tracks are there from the first test that sees it. Such a test orders everything before it for
-//! the race checker: races can be missed, none is invented. Initialising one twice and plain accesses to one are not judged.
+//! the race checker: races can be missed, none is invented.
+//! Initialising one twice and plain accesses to one are not judged.
 
 use super::access::{Target, addresses, resolve, shared_trouble, toucher};
 use super::copy;
@@ -44,8 +45,10 @@ struct Object {
 #[derive(Default)]
 pub(crate) struct Mbarriers {
     objects: Vec<Object>,
-    /// Failed tests since anybody arrived anywhere.
+    /// Failed tests since anybody arrived anywhere or memory changed.
     failed: u64,
+    /// Changes of memory in the launch until then.
+    changes: u64,
     /// Instructions left in the launch at the first of them.
     left: u64,
 }
@@ -116,25 +119,39 @@ pub(super) fn execute(
         return Ok(Turn::Next);
     }
     let lane = (mask & !complete).trailing_zeros();
+    warp.waits(pc, lane, (what.at.space, all[lane as usize & 31]));
     stuck(machine, what.at, all[lane as usize & 31]).map_err(|trouble| (lane, trouble))?;
     Ok(Turn::Yield)
 }
 
 /// Counts a failed test, and says when everybody waits.
 fn stuck(machine: &mut Machine<'_>, at: At, address: u64) -> Result<(), Box<Trouble>> {
-    let left = machine.left;
+    let (left, changes) = (machine.left, machine.changes);
     let all = &mut *machine.mbarriers;
-    if all.failed == 0 {
-        all.left = left;
+    if all.failed == 0 || all.changes != changes {
+        // Whoever changes memory may be on the way here.
+        (all.failed, all.left, all.changes) = (0, left, changes);
     }
     all.failed += 1;
     if all.failed < PATIENCE || all.left - left > WORK_PER_TEST * all.failed {
         return Ok(());
     }
     let offset = shared_offset(machine, at, address, BYTES as u32)?;
-    let object = machine.mbarriers.find(offset)?;
-    let (phase, pending, bytes) = (object.phase, object.pending, object.missing);
-    Err(fault(offset, MbarrierFault::NoProgress { phase, pending, bytes }))
+    Err(no_progress(machine, offset))
+}
+
+/// Nobody will complete the phase that somebody waits for.
+pub(super) fn no_progress(machine: &Machine<'_>, offset: u64) -> Box<Trouble> {
+    let mut objects = machine.mbarriers.objects.iter();
+    fault(
+        offset,
+        match objects.find(|object| object.offset == offset) {
+            Some(&Object { phase, pending, missing: bytes, .. }) => {
+                MbarrierFault::NoProgress { phase, pending, bytes }
+            }
+            None => MbarrierFault::Uninitialised,
+        },
+    )
 }
 
 enum Answer {
@@ -152,6 +169,9 @@ fn one(
     me: Toucher,
 ) -> Result<Option<Answer>, Box<Trouble>> {
     touch(machine, what.act, offset, me)?;
+    // Threads of the block may learn from each other.
+    machine.races.meet();
+    machine.changes += u64::from(!matches!(what.act, Act::Test { .. }));
     let wrong = |wrong| Err(fault(offset, wrong));
     match what.act {
         Act::Init => {
@@ -320,7 +340,9 @@ fn test(
     if complete {
         let object = machine.mbarriers.find(offset)?;
         let phase = object.phase;
-        for Arrival { offset, bytes, by } in std::mem::take(&mut object.landed) {
+        let landed = std::mem::take(&mut object.landed);
+        machine.changes += u64::from(!landed.is_empty());
+        for Arrival { offset, bytes, by } in landed {
             let len = bytes.len() as u32;
             if machine.checks {
                 let stored = machine.shared.store(offset, &bytes, by, Touch::Write);

@@ -1,5 +1,6 @@
-//! A launch: checked, set up, and its blocks run one after the other, warps in turn.
-//! Invariant: the order of everything is fixed, so equal launches give equal results.
+//! A launch: checked, set up, run and reported.
+//! Invariant: the order of everything follows from the schedule, so equal launches give equal
+//! results.
 
 pub(crate) mod access;
 pub(crate) mod alu;
@@ -9,6 +10,7 @@ pub(crate) mod collective;
 mod copy;
 mod crew;
 mod deliver;
+mod floor;
 pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod matrix;
@@ -17,8 +19,11 @@ pub(crate) mod mma;
 mod print;
 pub(crate) mod product;
 mod rare;
+pub(crate) mod resident;
+mod schedule;
 pub(crate) mod step;
 pub(crate) mod store;
+mod strict;
 mod tile;
 pub(crate) mod warp;
 mod warpgroup;
@@ -26,22 +31,20 @@ mod warpgroup;
 use crate::approx::FloatModel;
 use crate::coverage::Coverage;
 use crate::dispatch;
-use crate::fault::{Fault, FaultKind, LaunchError, Party, Stop};
+use crate::fault::{Fault, LaunchError, Party, Stop};
 use crate::memory::Memory;
 use crate::module::{Entry, Module};
-use crate::program::Special;
-use crate::shared::Shared;
+use crate::race::Races;
 use crate::watch::Watch;
-use copy::PendingCopy;
-use crew::Crews;
-use machine::{Gate, Local, Machine, Trouble};
-use mbarrier::Mbarriers;
+use floor::{Floor, Halt, Spare};
+use machine::{Gate, Machine};
 pub use product::MatrixModel;
 use product::Operands;
+use resident::Seat;
+pub use schedule::Schedule;
 use std::cell::Cell;
-use std::collections::VecDeque;
-use step::{Outcome, Raise, Raised};
-use warp::{Fragment, State, Warp};
+use step::{Raise, Raised};
+use warp::Warp;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +68,22 @@ pub struct Limits {
     pub instructions: u64,
     /// Shared memory of a block, static and dynamic.
     pub shared_bytes: u64,
+    /// Multiprocessors. They bound the blocks that can be under way at once, each with as many as
+    /// its 2,048 threads, 32 blocks and 228 KiB of shared memory allow.
+    pub multiprocessors: u32,
+    /// Host memory for blocks that wait for others.
+    pub resident_bytes: u64,
 }
 
 impl Default for Limits {
-    /// 2³² warp instructions and the 227 KiB of an H200.
+    /// 2³² warp instructions, the 227 KiB and 132 multiprocessors of an H200, 1 GiB.
     fn default() -> Limits {
-        Limits { instructions: 1 << 32, shared_bytes: 227 * 1024 }
+        Limits {
+            instructions: 1 << 32,
+            shared_bytes: 227 * 1024,
+            multiprocessors: 132,
+            resident_bytes: 1 << 30,
+        }
     }
 }
 
@@ -84,6 +97,14 @@ pub struct Options {
     pub float_model: FloatModel,
     /// How matrix products add.
     pub matrix_model: MatrixModel,
+    /// In which order blocks and warps run.
+    pub schedule: Schedule,
+    /// Report as well what hardware since sm_70 lets pass: member masks that name exited or absent
+    /// lanes, threads that exited before a barrier of the whole block, an aligned barrier that one
+    /// warp reaches at two places, copies under way at an exit. Off by default, for CUDA lets only
+    /// the threads that have not exited count for masks and barriers, and so correct kernels, such
+    /// as those of blocks that are no multiple of a warp, do the first two.
+    pub strict: bool,
 }
 
 impl Default for Options {
@@ -93,6 +114,8 @@ impl Default for Options {
             checks: true,
             float_model: FloatModel::default(),
             matrix_model: MatrixModel::default(),
+            schedule: Schedule::InOrder,
+            strict: false,
         }
     }
 }
@@ -111,15 +134,14 @@ pub struct Stats {
 /// Allocations kept from launch to launch.
 #[derive(Default)]
 struct Scratch {
-    shared: Shared,
-    local: Local,
-    crews: Crews,
+    /// The running block's own memory.
+    seat: Seat,
+    /// Blocks of earlier launches.
+    spare: Spare,
     data: Vec<u8>,
-    copies: Vec<VecDeque<PendingCopy>>,
-    commits: Vec<[u32; 32]>,
     operands: Operands,
     tile: Warp,
-    mbarriers: Mbarriers,
+    races: Races,
 }
 
 thread_local! {
@@ -224,27 +246,26 @@ fn run(
     scratch: &mut Scratch,
     watch: Option<&mut Watch>,
 ) -> Result<Stats, Stop> {
-    let threads: u32 = launch.block.iter().product();
-    let warp_count = threads.div_ceil(32) as usize;
-    scratch.shared.prepare(&entry.shared, entry.dynamic_shared_offset, launch.dynamic_shared_bytes);
     scratch.data.clear();
     scratch.data.extend_from_slice(&module.data);
-    let local = &mut scratch.local;
-    local.bytes_per_thread = entry.local_bytes as usize;
-    local.data.clear();
-    local.data.resize(warp_count * 32 * local.bytes_per_thread, 0);
-    scratch.commits.clear();
-    scratch.commits.resize(warp_count, [0; 32]);
-    if scratch.copies.len() < warp_count {
-        scratch.copies.resize_with(warp_count, VecDeque::new);
+    let blocks: u64 = launch.grid.iter().map(|n| u64::from(*n)).product();
+    let recorded = options.checks && blocks > 1;
+    if recorded {
+        let races = &mut scratch.races;
+        let (code, data) = (entry.code.len(), module.data.len());
+        let mut begin = |next| races.begin(next, code, data, entry.synchronises);
+        if !begin(memory.next_access) {
+            memory.forget_accesses();
+            begin(0);
+        }
     }
-    let warps = scratch.crews.ready(entry, launch, warp_count);
+    let seat = &mut scratch.seat;
     let mut machine = Machine {
         module,
         entry,
         memory,
-        shared: &mut scratch.shared,
-        local,
+        shared: &mut seat.shared,
+        local: &mut seat.local,
         parameters: launch.parameters,
         data: &mut scratch.data,
         edges: &mut counts.edges,
@@ -252,117 +273,53 @@ fn run(
         matrix_model: options.matrix_model,
         wide: dispatch::detect(),
         checks: options.checks,
+        strict: options.strict,
+        races: &mut scratch.races,
         left: limits.instructions,
+        slice: step::SLICE,
+        changes: 0,
+        polled: false,
         gates: [Gate::default(); 17],
-        alive_threads: threads,
-        block_threads: threads,
-        copies: &mut scratch.copies[..warp_count],
-        commits: &mut scratch.commits,
+        alive_threads: 0,
+        block_threads: launch.block.iter().product(),
+        copies: &mut seat.copies,
+        commits: &mut seat.commits,
         ticks: 0,
         printed: String::new(),
         operands: &mut scratch.operands,
         watch,
         tile: &mut scratch.tile,
-        mbarriers: &mut scratch.mbarriers,
+        mbarriers: &mut seat.mbarriers,
     };
-    let mut blocks = 0;
-    let [nx, ny, nz] = launch.grid;
-    let mut result = Ok(());
-    'grid: for z in 0..nz {
-        for y in 0..ny {
-            for x in 0..nx {
-                counts.launched += 1;
-                blocks += 1;
-                let block = [x, y, z];
-                start_block(warps, &mut machine, block, threads);
-                let ended = run_block(warps, &mut machine, limits);
-                if let Err((warp, raised)) = ended {
-                    result = Err(report(&mut machine, launch, block, warp, *raised));
-                    break 'grid;
-                }
+    let mut floor = Floor::new(entry, launch, limits, options.schedule, &mut scratch.spare);
+    let result = floor.run(&mut machine);
+    counts.launched += floor.started();
+    let blocks = floor.started();
+    let warp_instructions = limits.instructions - machine.left;
+    let result = result.map_err(|halt| match halt {
+        Halt::Raised { block, warp, raised } => {
+            report(&mut machine, launch, place_of(block, launch.grid), warp, *raised)
+        }
+        Halt::Crowded { waiting, pc } => {
+            let place = entry.places[pc as usize];
+            Stop::Unsupported {
+                what: format!("more than {waiting} blocks at once in `Limits::resident_bytes`"),
+                ptx_line: place.ptx_line,
+                source: module.source(place),
             }
         }
+    });
+    if recorded {
+        machine.memory.next_access = machine.races.end();
     }
     let printed = std::mem::take(&mut machine.printed);
-    let stats = Stats { warp_instructions: limits.instructions - machine.left, blocks, printed };
-    result.map(|()| stats)
+    result.map(|()| Stats { warp_instructions, blocks, printed })
 }
 
-fn start_block(warps: &mut [Warp], machine: &mut Machine<'_>, block: [u32; 3], threads: u32) {
-    if let Some(watch) = &mut machine.watch {
-        watch.block = block;
-    }
-    machine.gates = [Gate::default(); 17];
-    machine.alive_threads = threads;
-    machine.mbarriers.clear();
-    machine.shared.start_block();
-    machine.local.init.clear();
-    machine.local.init.resize(machine.local.data.len(), false);
-    for copies in machine.copies.iter_mut() {
-        copies.clear();
-    }
-    machine.commits.fill([0; 32]);
-    for warp in warps.iter_mut() {
-        let here = (threads - warp.index * 32).min(32);
-        warp.alive = if here == 32 { warp::FULL } else { (1 << here) - 1 };
-        warp.clock = 0;
-        warp.yielding = None;
-        warp.fragments.clear();
-        warp.fragments.push(Fragment { pc: 0, mask: warp.alive, state: State::Ready });
-        for (special, reg) in &machine.entry.specials {
-            if let Special::Ctaid(axis) = special {
-                warp.fill(*reg, u64::from(block[usize::from(*axis).min(2)]));
-            }
-        }
-        for reg in &machine.entry.exposed {
-            warp.fill(*reg, 0);
-        }
-    }
-}
-
-/// Runs the warps in turn until all have exited.
-fn run_block(
-    warps: &mut [Warp],
-    machine: &mut Machine<'_>,
-    limits: &Limits,
-) -> Result<(), (usize, Box<Raised>)> {
-    loop {
-        let mut progress = false;
-        let mut running = false;
-        for w in 0..warps.len() {
-            let warp = &mut warps[w];
-            if warp.alive == 0 {
-                continue;
-            }
-            running = true;
-            if !warp.fragments.iter().any(|f| f.state == State::Ready) {
-                continue;
-            }
-            if machine.left == 0 {
-                let fragment = warp.fragments[0];
-                let kind = FaultKind::InstructionBudget { limit: limits.instructions };
-                return Err((w, raised(fragment.pc, fragment.mask, kind.into())));
-            }
-            progress = true;
-            match dispatch::run_warp(warp, machine) {
-                Ok(Outcome::Exited | Outcome::Blocked | Outcome::Slice) => {}
-                Err(raised) => return Err((w, raised)),
-            }
-        }
-        if !running {
-            return mbarrier::ended(machine);
-        }
-        let opened = collective::release(warps, machine);
-        if !progress && !opened {
-            let (w, lane, pc, trouble) = collective::deadlock(warps, machine);
-            let what = Raise::Trouble(trouble);
-            return Err((w, Box::new(Raised { pc, lane, what })));
-        }
-    }
-}
-
-fn raised(pc: u32, mask: u32, trouble: Box<Trouble>) -> Box<Raised> {
-    Box::new(Raised { pc, lane: mask.trailing_zeros() & 31, what: Raise::Trouble(trouble) })
+/// The index of a block by its number.
+pub(crate) fn place_of(number: u64, [nx, ny, _]: [u32; 3]) -> [u32; 3] {
+    let (nx, ny) = (u64::from(nx), u64::from(ny));
+    [number % nx, number / nx % ny, number / nx / ny].map(|n| n as u32)
 }
 
 /// Names places and threads.
@@ -393,6 +350,7 @@ fn report(
     let other = trouble.other.and_then(|other| {
         let place = *entry.places.get(other.pc? as usize)?;
         Some(Party {
+            block: other.block.map(|n| place_of(n.into(), launch.grid)),
             thread: other.thread.map(index),
             ptx_line: place.ptx_line,
             instruction: machine.module.text(place.ptx_line),

@@ -7,14 +7,17 @@ use super::warpgroup;
 use super::{bulk, mbarrier, print, tile};
 use crate::fault::FaultKind;
 use crate::rare::Rare;
+use crate::syntax::Space;
 
 /// How the warp goes on.
 pub(crate) enum Turn {
     Next,
     /// The whole warp has to come here first.
     Gather,
-    /// Others run before the next instruction.
+    /// Others run before the next instruction: it waits for them.
     Yield,
+    /// A strong access that changed nothing: where the first lane's leads.
+    Poll(Space, u64),
     /// The entry's unsupported of that number.
     Unsupported(u16),
 }

@@ -2,14 +2,16 @@
 //! Inlined into each build of `dispatch`; what touches whole registers is called through the
 //! tables there.
 
+use super::access::offset;
 use super::lane::put32;
 use super::machine::{Machine, Trouble};
 use super::rare::Turn;
 use super::warp::{FULL, Fragment, State, Warp, lanes};
-use super::{alu, collective, rare};
+use super::{alu, collective, rare, strict};
 use crate::dispatch::Vectors;
 use crate::fault::FaultKind;
-use crate::program::{Action, Step};
+use crate::program::{Action, Reg, Step};
+use crate::syntax::Space;
 
 /// Instructions a warp runs before another gets its turn.
 pub(crate) const SLICE: u64 = 1 << 16;
@@ -21,6 +23,8 @@ pub(crate) enum Outcome {
     Exited,
     Blocked,
     Slice,
+    /// It polls what others have to change.
+    Polled,
 }
 
 #[derive(Debug)]
@@ -58,7 +62,7 @@ pub(crate) fn run<V: Vectors>(
 ) -> Result<Outcome, Box<Raised>> {
     let entry = machine.entry;
     let code = entry.code.as_slice();
-    let mut slice = SLICE.min(machine.left) as u32;
+    let mut slice = machine.slice.min(machine.left) as u32;
     let granted = slice;
     let mut patience = PATIENCE;
     'pick: loop {
@@ -74,6 +78,27 @@ pub(crate) fn run<V: Vectors>(
         // may have to be met or the slice may be used up.
         let mut from = pc;
         let mut stop = 0;
+        // How the warp goes on from `pc`, where lanes wait for something.
+        macro_rules! go {
+            ($after:expr) => {
+                match $after {
+                    After::On => {}
+                    after => {
+                        slice -= pc + 1 - from;
+                        if let After::Others = after {
+                            continue 'pick;
+                        }
+                        machine.left -= u64::from(granted - slice);
+                        return Ok(Outcome::Polled);
+                    }
+                }
+            };
+        }
+        macro_rules! poll {
+            ($m:expr, $space:expr, $at:expr) => {
+                go!(poll(warp, machine, [pc, mask, $m], ($space, $at)))
+            };
+        }
         loop {
             if pc >= stop {
                 slice -= pc - from;
@@ -123,15 +148,27 @@ pub(crate) fn run<V: Vectors>(
                 Action::Pure(i) => alu::pure(warp, &entry.pures[usize::from(i)], m),
                 Action::Load(i) => {
                     let what = &entry.accesses[usize::from(i)];
+                    let at =
+                        if what.strong { place(warp, what.base, offset(warp, what), m) } else { 0 };
                     vectors.load(warp, machine, what, m, pc).map_err(laned(pc))?;
+                    if what.strong {
+                        poll!(m, what.space, at);
+                    }
                 }
                 Action::Store(i) => {
                     let what = &entry.accesses[usize::from(i)];
                     vectors.store(warp, machine, what, m, pc).map_err(laned(pc))?;
+                    machine.changes += u64::from(what.space != Space::Local);
                 }
                 Action::Atomic(i) => {
                     let what = &entry.atomics[usize::from(i)];
+                    let at = place(warp, what.base, what.offset as u64, m);
+                    let before = machine.changes;
                     vectors.atomic(warp, machine, what, m, pc).map_err(laned(pc))?;
+                    machine.polled = true;
+                    if machine.changes == before {
+                        poll!(m, what.space, at);
+                    }
                 }
                 Action::Branch { target, edge } => {
                     let rest = mask & !m;
@@ -175,6 +212,7 @@ pub(crate) fn run<V: Vectors>(
                     continue 'pick;
                 }
                 Action::Exit => {
+                    strict::exit(warp, machine, m, pc).map_err(laned(pc))?;
                     leave(warp, machine, m);
                     mask &= !m;
                     if mask == 0 {
@@ -184,6 +222,7 @@ pub(crate) fn run<V: Vectors>(
                     (meeting, stop) = (0, 0);
                 }
                 Action::Barrier(i) => {
+                    machine.changes += 1;
                     let barrier = &entry.barriers[usize::from(i)];
                     let waiting =
                         collective::arrive(warp, machine, barrier, m, pc).map_err(laned(pc))?;
@@ -219,6 +258,7 @@ pub(crate) fn run<V: Vectors>(
                     put32(&mut warp.words[usize::from(d)], &[m; 32], m);
                 }
                 Action::Matrix(i) => {
+                    machine.changes += 1;
                     let what = &entry.matrices[usize::from(i)];
                     if what.aligned() && m != FULL {
                         // It takes the whole warp.
@@ -247,18 +287,17 @@ pub(crate) fn run<V: Vectors>(
                             }
                             divergent = true;
                         }
+                        Turn::Poll(space, at) => poll!(m, space, at),
                         Turn::Yield => {
-                            slice -= pc + 1 - from;
-                            machine.left -= u64::from(granted - slice);
-                            let (pc, state) = (pc + 1, State::Ready);
+                            machine.polled = true;
                             // Lanes further on go first: they may be who is waited for.
-                            warp.yielding = Some(pc);
-                            warp.fragments.push(Fragment { pc, mask, state });
-                            return Ok(Outcome::Slice);
+                            let others = let_pass(warp, pc, mask);
+                            go!(if others { After::Others } else { After::Leave });
                         }
                         Turn::Unsupported(i) => return Err(raise(pc, m, Raise::Unsupported(i))),
                     }
                 }
+                Action::Fence => machine.races.fence(warp.index),
                 Action::Trap => {
                     let kind = FaultKind::Trap;
                     return Err(raise(pc, m, Raise::Trouble(kind.into())));
@@ -317,6 +356,54 @@ fn leave(warp: &mut Warp, machine: &mut Machine<'_>, m: u32) {
             fragment.state = State::Ready;
         }
     }
+}
+
+/// The address that the first lane of a mask accesses.
+#[inline(always)]
+fn place(warp: &Warp, base: Option<Reg>, offset: u64, mask: u32) -> u64 {
+    let lane = mask.trailing_zeros() as usize & 31;
+    base.map_or(0, |reg| warp.value(reg, lane)).wrapping_add(offset)
+}
+
+/// How a warp goes on after a strong access that changed nothing.
+enum After {
+    On,
+    /// With its lanes elsewhere.
+    Others,
+    /// When others have run.
+    Leave,
+}
+
+/// Counts a poll by `active` ones of the lanes that stand at `pc`.
+#[inline(never)]
+fn poll(
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    [pc, mask, active]: [u32; 3],
+    place: (Space, u64),
+) -> After {
+    machine.polled = true;
+    if !warp.polls(pc, active.trailing_zeros() & 31, place, machine.changes) {
+        After::On
+    } else if let_pass(warp, pc, mask) {
+        After::Others
+    } else {
+        After::Leave
+    }
+}
+
+/// Puts back the lanes that poll at `pc`; true when others of the warp are to run first.
+fn let_pass(warp: &mut Warp, pc: u32, mask: u32) -> bool {
+    let others = warp.fragments.iter().filter(|other| other.state == State::Ready).count();
+    warp.fragments.push(Fragment { pc: pc + 1, mask, state: State::Ready });
+    warp.yielding = Some(pc + 1);
+    warp.poll.passed += 1;
+    if warp.poll.passed as usize <= others {
+        return true;
+    }
+    warp.poll.passed = 0;
+    warp.poll.times = 1;
+    false
 }
 
 /// Merges what stands at `pc` into the running fragment and finds the next place where someone

@@ -1,8 +1,8 @@
 //! Stores of a warp: consecutive addresses at once, everything else lane by lane.
 
 use super::access::{
-    GLOBAL_START, Shape, Target, addresses, by_size, local_at, offset, place, resolve,
-    shared_trouble, space_of, toucher,
+    GLOBAL_START, Shape, Target, addresses, block_race, by_size, local_at, offset, place, resolve,
+    shared_trouble, space_of, touch_data, toucher,
 };
 use super::lane::lanes_where;
 use super::machine::{Machine, Trouble};
@@ -11,7 +11,9 @@ use super::warp::{Warp, lanes};
 use crate::fault::{FaultKind, RaceKind};
 use crate::memory::marks;
 use crate::program::{Access, Class};
+use crate::race::Act;
 use crate::shared::{Touch, Toucher};
+use crate::space::DATA_BASE;
 use crate::syntax::Space;
 
 /// Stores of lanes side by side, when nothing stands against it; `false` asks for [`store_each`].
@@ -35,10 +37,18 @@ pub(crate) fn store<const CHECKS: bool, const BYTES: usize>(
         let lane = mask.trailing_zeros() as usize & 31;
         let global = matches!(what.space, Space::Global | Space::Generic) && first >= GLOBAL_START;
         if global && let Some((page, at)) = machine.memory.window(first, span as u64) {
-            let shadow = &mut page.marks[at..at + span];
+            let shadow = &page.marks[at..at + span];
             let refused =
                 CHECKS && shadow.iter().fold(0, |any, m| any | *m) & marks::UNWRITABLE != 0;
-            if !refused {
+            let recorded = !CHECKS
+                || !machine.races.on
+                || !what.strong && {
+                    let me = toucher(warp, lane, pc);
+                    let len = page.data.len();
+                    machine.races.run::<true>(&mut page.shadow, len, at, span, bytes, me)
+                };
+            if !refused && recorded {
+                let shadow = &mut page.marks[at..at + span];
                 for mark in shadow {
                     *mark |= marks::INIT | marks::WRITTEN;
                 }
@@ -160,8 +170,9 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
         return Err((lane, kind.into()));
     }
     let left = match what.space {
-        Space::Global | Space::Generic => {
-            scatter_global::<CHECKS, BYTES>(machine, mask, addresses, &buffer)
+        Space::Global | Space::Generic if !(what.strong && machine.races.on) => {
+            let first = toucher(warp, 0, pc);
+            scatter_global::<CHECKS, BYTES>(machine, mask, addresses, first, &buffer)
         }
         Space::Shared if CHECKS && !what.strong => {
             let first = toucher(warp, 0, pc);
@@ -174,8 +185,25 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
         let me = toucher(warp, l, pc);
         write_one::<CHECKS>(machine, target, &buffer[l], me, what.strong)
             .map_err(|trouble| (l as u32, trouble))?;
+        if CHECKS && what.strong {
+            release(machine, target, me, what.release);
+        }
     }
     Ok(())
+}
+
+/// A strong store tells what was fenced before it.
+pub(crate) fn release(machine: &mut Machine<'_>, target: Target, me: Toucher, fenced: bool) {
+    if machine.races.on {
+        match target {
+            Target::Global(address) => machine.races.release(me.thread / 32, address, fenced),
+            Target::Data(offset) => {
+                machine.races.release(me.thread / 32, DATA_BASE + offset, fenced);
+            }
+            Target::Shared(_) => machine.races.meet(),
+            _ => {}
+        }
+    }
 }
 
 /// Stores in order to buffers as long as nothing forbids it; returns the lanes that are left.
@@ -184,8 +212,10 @@ fn scatter_global<const CHECKS: bool, const BYTES: usize>(
     machine: &mut Machine<'_>,
     mask: u32,
     addresses: &[u64; 32],
+    first: Toucher,
     buffer: &[[u8; BYTES]; 32],
 ) -> u32 {
+    let recorded = if CHECKS { machine.races.scattered(first, BYTES) } else { None };
     let mut left = mask;
     while left != 0 {
         let start = addresses[left.trailing_zeros() as usize & 31];
@@ -202,6 +232,7 @@ fn scatter_global<const CHECKS: bool, const BYTES: usize>(
                 break;
             }
             let (from, end) = (from as usize, from as usize + BYTES);
+            let data_len = page.data.len();
             let (Some(data), Some(shadow)) =
                 (page.data.get_mut(from..end), page.marks.get_mut(from..end))
             else {
@@ -213,6 +244,12 @@ fn scatter_global<const CHECKS: bool, const BYTES: usize>(
             }
             if addresses[l] & (BYTES as u64 - 1) != 0 || CHECKS && any & marks::UNWRITABLE != 0 {
                 return left;
+            }
+            if let Some(first) = recorded {
+                let mine = first + ((l as u32) << 4);
+                if !machine.races.single::<true, BYTES>(&mut page.shadow, data_len, from, mine) {
+                    return left;
+                }
             }
             for mark in shadow {
                 *mark |= marks::INIT | marks::WRITTEN;
@@ -310,6 +347,19 @@ pub(crate) fn write_one<const CHECKS: bool>(
             {
                 return Err(FaultKind::UnwritableWrite { buffer }.into());
             }
+            if CHECKS
+                && machine.races.on
+                && let Some((page, at)) = machine.memory.window(address, len as u64)
+            {
+                let declared = page.marks[at..at + len].iter().all(|m| m & marks::SAME_VALUE != 0);
+                let same = declared && page.data[at..at + len] == *data;
+                let act = Act { store: true, strong, harmless: same && !strong };
+                let page_len = page.data.len();
+                let touched = machine.races.touch(&mut page.shadow, page_len, at, len, me, act);
+                if let Err(foe) = touched {
+                    return Err(block_race(machine, address, foe));
+                }
+            }
             if let Some((page, at)) = machine.memory.window(address, len as u64) {
                 page.data[at..at + len].copy_from_slice(data);
                 for mark in &mut page.marks[at..at + len] {
@@ -330,18 +380,19 @@ pub(crate) fn write_one<const CHECKS: bool>(
                 machine.shared.data[offset as usize..end as usize].copy_from_slice(data);
             }
         }
-        _ => return write_other(machine, target, data, me),
+        _ => return write_other::<CHECKS>(machine, target, data, me, strong),
     }
     Ok(())
 }
 
 /// The same for the spaces of a thread or of all.
 #[inline(never)]
-fn write_other(
+fn write_other<const CHECKS: bool>(
     machine: &mut Machine<'_>,
     target: Target,
     data: &[u8],
     me: Toucher,
+    strong: bool,
 ) -> Result<(), Box<Trouble>> {
     let (len, bytes) = (data.len(), data.len() as u32);
     let (space, _) = space_of(target);
@@ -364,6 +415,10 @@ fn write_other(
             let range = offset as usize..end as usize;
             if !machine.module.writable[range.clone()].iter().all(|w| *w) {
                 return Err(FaultKind::ConstWrite { offset }.into());
+            }
+            if CHECKS && machine.races.on {
+                let act = Act { store: true, strong, harmless: false };
+                touch_data(machine, offset, len, me, act)?;
             }
             machine.data[range].copy_from_slice(data);
         }

@@ -1,11 +1,11 @@
 //! Accesses wider than one register: tiles of `wmma`, whose fragments here are those of `mma`, so
 //! that their products are `mma`'s; exchanges of sixteen bytes; vectors' alignment.
 
-use super::access::{addresses, read_one, resolve, toucher};
+use super::access::{acquire, addresses, read_one, resolve, toucher};
 use super::machine::Machine;
 use super::rare::Turn;
 use super::step::Laned;
-use super::store::write_one;
+use super::store::{release, write_one};
 use super::warp::{FULL, Warp, lanes};
 use crate::fault::MemorySpace;
 use crate::rare::{At, Exchange, Part, Tile};
@@ -33,9 +33,11 @@ pub(super) fn exchange(
     pc: u32,
 ) -> Result<Turn, Laned> {
     let all = addresses(warp, what.at.base, what.at.offset);
+    let changes = machine.changes;
     for lane in lanes(mask) {
         let me = toucher(warp, lane, pc);
         let target = resolve(what.at.space, all[lane]);
+        acquire(machine, target, me);
         let both = |slots: [u16; 2]| {
             let [low, high] = slots.map(|slot| u128::from(warp.longs[usize::from(slot)].0[lane]));
             low | high << 64
@@ -49,17 +51,25 @@ pub(super) fn exchange(
         };
         result.map_err(|trouble| (lane as u32, trouble))?;
         let old = u128::from_le_bytes(bytes);
-        let next = if expected.is_none_or(|e| e == old) { new } else { old }.to_le_bytes();
+        let next = if expected.is_none_or(|e| e == old) { new } else { old };
+        machine.changes += u64::from(next != old);
+        let next = next.to_le_bytes();
         let result = if machine.checks {
             write_one::<true>(machine, target, &next, me, true)
         } else {
             write_one::<false>(machine, target, &next, me, true)
         };
         result.map_err(|trouble| (lane as u32, trouble))?;
+        release(machine, target, me, what.release);
         if let Some([low, high]) = what.old {
             warp.longs[usize::from(low)].0[lane] = old as u64;
             warp.longs[usize::from(high)].0[lane] = (old >> 64) as u64;
         }
+    }
+    machine.polled = true;
+    if machine.changes == changes {
+        let address = all[mask.trailing_zeros() as usize & 31];
+        return Ok(Turn::Poll(what.at.space, address));
     }
     Ok(Turn::Next)
 }
@@ -109,6 +119,7 @@ pub(super) fn tile(
     let all = addresses(warp, what.at.base, what.at.offset);
     let strides = what.stride.map(|slot| *warp.word(slot));
     let bytes = usize::from(what.element_bytes);
+    machine.changes += u64::from(what.store);
     let least = match (what.part, what.across) {
         (Part::Factor { k, .. }, false) => k,
         (Part::Factor { lines, .. }, true) => lines,

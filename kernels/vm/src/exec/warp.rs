@@ -2,6 +2,7 @@
 //! Invariant: fragments are disjoint and cover exactly the lanes that have not exited.
 
 use crate::program::{Class, Reg};
+use crate::syntax::Space;
 
 /// All lanes.
 pub(crate) const FULL: u32 = u32::MAX;
@@ -31,6 +32,24 @@ pub(crate) struct Fragment {
     pub state: State,
 }
 
+/// The last strong accesses that changed nothing.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Poll {
+    pub pc: u32,
+    pub lane: u32,
+    pub space: Space,
+    pub address: u64,
+    /// Changes of memory in the launch until then.
+    changes: u64,
+    /// Times the warp came back to `pc` since; 0 for any place.
+    pub times: u32,
+    /// Times its lanes elsewhere were let past since.
+    pub passed: u32,
+}
+
+/// Times a warp comes back to a poll before others run.
+const POLLS: u32 = 32;
+
 #[derive(Default)]
 pub(crate) struct Warp {
     pub words: Vec<Words>,
@@ -44,9 +63,40 @@ pub(crate) struct Warp {
     pub clock: u32,
     /// Let other fragments run first although they stand further on.
     pub yielding: Option<u32>,
+    pub poll: Poll,
+    /// Where each lane exited, under strict rules.
+    pub exits: Vec<u32>,
 }
 
 impl Warp {
+    pub fn is_ready(&self) -> bool {
+        self.fragments.iter().any(|fragment| fragment.state == State::Ready)
+    }
+
+    /// Counts a strong access that changed nothing; true when it is time to let others run.
+    pub fn polls(&mut self, pc: u32, lane: u32, place: (Space, u64), changes: u64) -> bool {
+        let poll = &mut self.poll;
+        if poll.changes != changes || poll.times == 0 {
+            let passed = if poll.changes == changes { poll.passed } else { 0 };
+            let (space, address) = place;
+            *poll = Poll { pc, lane, space, address, changes, times: 1, passed };
+        } else if poll.pc == pc {
+            (poll.space, poll.address) = place;
+            poll.lane = lane;
+            poll.times += 1;
+        }
+        if poll.times > POLLS {
+            poll.times = 0;
+            return true;
+        }
+        false
+    }
+
+    /// Notes a test that failed; others run at once.
+    pub fn waits(&mut self, pc: u32, lane: u32, (space, address): (Space, u64)) {
+        self.poll = Poll { pc, lane, space, address, ..self.poll };
+    }
+
     /// Merges ready fragments at equal places and takes out the one to run.
     pub fn pick(&mut self) -> Option<Fragment> {
         let after = self.yielding.take();

@@ -5,6 +5,7 @@ use crate::exec::lane::Kernel;
 use crate::module::{BlockInfo, Entry};
 use crate::parse_error::{ParseError, ParseErrorKind};
 use crate::program::{Op, ShuffleMode, Slot};
+use crate::rare::Rare;
 use crate::syntax::Function;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,6 +91,10 @@ impl<'a> Lowering<'a, '_> {
         for byte in function.name.bytes() {
             seed = (seed ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         }
+        let synchronises = self.accesses.iter().any(|access| access.release)
+            || self.atomics.iter().any(|atomic| atomic.release)
+            || self.rares.iter().any(Rare::releases)
+            || self.code.iter().any(|i| matches!(i.op, Op::Fence));
         Ok(Entry {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: function.name.to_owned(),
@@ -138,6 +143,7 @@ impl<'a> Lowering<'a, '_> {
             matrices: self.matrices,
             rares: self.rares,
             unsupported: self.unsupported,
+            synchronises,
             edge_seed: seed,
         })
     }

@@ -260,5 +260,6 @@ fn variable(reg: Reg, at: u32) -> Access {
         offset: at.into(),
         plus: None,
         strong: false,
+        release: false,
     }
 }

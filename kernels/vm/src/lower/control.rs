@@ -52,8 +52,15 @@ impl<'a> Lowering<'a, '_> {
                 Ok(())
             }
             "bar" | "barrier" => self.barrier(ins, parts),
-            // One warp at a time runs and every store is visible at once.
-            "membar" | "fence" if parts[1..].iter().all(|part| FENCES.contains(part)) => Ok(()),
+            // One warp at a time runs and every store is visible at once: a fence only orders.
+            "membar" | "fence" if parts[1..].iter().all(|part| FENCES.contains(part)) => {
+                let wide = |part: &&str| matches!(*part, "gl" | "gpu" | "sys" | "cluster");
+                let narrow = |part: &&str| matches!(*part, "proxy" | "mbarrier_init");
+                if parts.iter().any(wide) && !parts.iter().any(narrow) {
+                    self.emit(Op::Fence);
+                }
+                Ok(())
+            }
             "nanosleep" | "pmevent" | "prefetch" | "prefetchu" | "griddepcontrol"
             | "setmaxnreg" | "applypriority" => Ok(()),
             _ => Err(Refusal::Unsupported),
@@ -120,7 +127,9 @@ impl<'a> Lowering<'a, '_> {
                     /// Behind the block's own sixteen.
                     const CLUSTER_GATE: u32 = 16;
                     let (kind, id) = (BarrierKind::Cluster, self.word_constant(CLUSTER_GATE));
-                    let barrier = Barrier { kind, id, count: None, d: None, p: 0, negate: false };
+                    let aligned = rest.contains(&"aligned");
+                    let barrier =
+                        Barrier { kind, id, count: None, d: None, p: 0, negate: false, aligned };
                     self.barriers.push(barrier);
                     self.emit(Op::Barrier(self.barriers.len() as u16 - 1));
                     return Ok(());
@@ -153,7 +162,9 @@ impl<'a> Lowering<'a, '_> {
             }
             _ => return Err(Refusal::Unsupported),
         };
-        let mut barrier = Barrier { kind, id: 0, count: None, d: None, p: 0, negate: false };
+        let aligned = parts[0] == "bar" || parts.contains(&"aligned");
+        let mut barrier =
+            Barrier { kind, id: 0, count: None, d: None, p: 0, negate: false, aligned };
         if matches!(kind, BarrierKind::RedPopc | BarrierKind::RedAnd | BarrierKind::RedOr) {
             let [d, middle @ .., p] = rest else {
                 return bad();

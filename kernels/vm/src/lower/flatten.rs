@@ -93,6 +93,7 @@ fn action(op: Op) -> Chosen {
         Op::ActiveMask { d } => Action::ActiveMask { d },
         Op::Matrix(i) => Action::Matrix(i),
         Op::Rare(i) => Action::Rare(i),
+        Op::Fence => Action::Fence,
         Op::Trap => Action::Trap,
         Op::Unsupported(i) => Action::Unsupported(i),
     })

@@ -269,6 +269,7 @@ fn computes(op: Op) -> bool {
             | Op::Exit
             | Op::Barrier(_)
             | Op::WarpSync { .. }
+            | Op::Fence
             | Op::Shuffle(_)
             | Op::Vote(_)
             | Op::Matrix(_)

@@ -20,6 +20,19 @@ pub(super) fn space_of(parts: &[&str]) -> Space {
     Space::Generic
 }
 
+/// Whether an access does not race with its like. `.cv` and `.wt` go around the caches, as
+/// `.volatile` does.
+pub(super) fn is_strong(parts: &[&str]) -> bool {
+    let strong =
+        |p: &&str| matches!(*p, "volatile" | "relaxed" | "acquire" | "release" | "cv" | "wt");
+    parts.iter().any(strong)
+}
+
+/// Whether a fence comes before an atomic.
+pub(super) fn releases(parts: &[&str]) -> bool {
+    parts.iter().any(|part| matches!(*part, "release" | "acq_rel"))
+}
+
 impl<'a> Lowering<'a, '_> {
     pub(super) fn memory(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
         if parts.last() == Some(&"b128") && parts[0] != "red" {
@@ -74,9 +87,8 @@ impl<'a> Lowering<'a, '_> {
             base,
             offset,
             plus: None,
-            strong: parts
-                .iter()
-                .any(|p| matches!(*p, "volatile" | "relaxed" | "acquire" | "release")),
+            strong: is_strong(parts),
+            release: parts.contains(&"release"),
         };
         for (i, value) in list.iter().enumerate() {
             access.regs[i] = if load {
@@ -261,6 +273,7 @@ impl<'a> Lowering<'a, '_> {
             offset,
             a,
             b,
+            release: releases(parts),
         });
         self.emit(Op::Atomic(self.atomics.len() as u16 - 1));
         Ok(())

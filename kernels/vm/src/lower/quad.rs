@@ -1,7 +1,7 @@
 //! What is wider than a register: 128-bit values, atomics on vectors, and `wmma` tiles, which
 //! become products of eight columns each.
 
-use super::memory::space_of;
+use super::memory::{is_strong, releases, space_of};
 use super::operand::Ty;
 use super::{Binding, Lower, Lowering, Refusal, bad};
 use crate::program::{Access, Class, Factor, Matrix, Multiply, Op, Product, Shape, Slot, Sum};
@@ -44,12 +44,12 @@ impl<'a> Lowering<'a, '_> {
             }
             ("ld", [d, at]) => {
                 let (slots, access) = (self.pair_named(d)?, self.at(at, space_of(parts))?);
-                self.accesses.push(Self::whole(slots, access));
+                self.accesses.push(Self::whole(slots, access, parts));
                 self.emit(Op::Load(self.accesses.len() as u16 - 1));
             }
             ("st", [at, a]) => {
                 let (slots, access) = (self.pair_named(a)?, self.at(at, space_of(parts))?);
-                self.accesses.push(Self::whole(slots, access));
+                self.accesses.push(Self::whole(slots, access, parts));
                 self.emit(Op::Store(self.accesses.len() as u16 - 1));
             }
             ("atom", [d, at, operands @ ..]) => {
@@ -65,7 +65,8 @@ impl<'a> Lowering<'a, '_> {
                     }
                     _ => return Err(Refusal::Unsupported),
                 };
-                self.push_rare(Rare::Exchange(Exchange { at, old, new, expected }));
+                let release = releases(parts);
+                self.push_rare(Rare::Exchange(Exchange { at, old, new, expected, release }));
             }
             _ => return Err(Refusal::Unsupported),
         }
@@ -80,7 +81,7 @@ impl<'a> Lowering<'a, '_> {
         self.emit(Op::Mov64 { d: to[1], a: kept });
     }
 
-    fn whole(slots: [Slot; 2], at: crate::rare::At) -> Access {
+    fn whole(slots: [Slot; 2], at: crate::rare::At, parts: &[&str]) -> Access {
         let [low, high] = slots.map(Self::as_long);
         Access {
             space: at.space,
@@ -92,7 +93,8 @@ impl<'a> Lowering<'a, '_> {
             base: at.base,
             offset: at.offset,
             plus: None,
-            strong: false,
+            strong: is_strong(parts),
+            release: parts.contains(&"release"),
         }
     }
 

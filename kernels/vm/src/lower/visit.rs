@@ -129,7 +129,7 @@ impl Lowering<'_, '_> {
             | Op::Vote(_)
             | Op::Matrix(_)
             | Op::Rare(_) => self.visit_table(op, f),
-            Op::Branch { .. } | Op::Exit | Op::Trap | Op::Unsupported(_) => {}
+            Op::Branch { .. } | Op::Exit | Op::Fence | Op::Trap | Op::Unsupported(_) => {}
         }
     }
 

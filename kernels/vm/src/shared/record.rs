@@ -126,5 +126,6 @@ pub(super) fn other(record: u64) -> Other {
     Other {
         thread: (record & KINDS == THREAD).then_some((record >> THREAD_SHIFT) as u32 & 0x3ff),
         pc: (pc != 0xffff).then_some(pc),
+        block: None,
     }
 }
