@@ -90,7 +90,7 @@ fn all_written() -> Vec<(String, &'static Contract)> {
     all.extend((1..=RANDOM).filter_map(|seed| {
         written(|place| {
             let drawn = mix(seed, place as u64);
-            (drawn % 3 == 0).then_some((drawn / 3 % 1000) as usize)
+            drawn.is_multiple_of(3).then_some((drawn / 3 % 1000) as usize)
         })
     }));
     all
