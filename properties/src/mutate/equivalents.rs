@@ -1,8 +1,7 @@
-//! Mutants declared to be no other kernel: `kernels/cuda/equivalent.tsv`, one a line, each with a
-//! reason and the evidence that is checked again whenever the mutant turns up. A declaration speaks of
-//! a source line and the shape of the edit, so that it outlives new register names.
+//! Mutants declared to be no other kernel: `kernels/cuda/equivalent.tsv`, one a line, with the reason. A
+//! declaration speaks of a source line and the shape of the edit, so that it outlives new register
+//! names. It is never taken at its word: the mutant must leave the kernel's own bits in every case.
 
-use super::judge::Fate;
 use super::sample::Mutant;
 use std::fmt;
 use std::path::Path;
@@ -14,7 +13,7 @@ pub const FILE: &str = "equivalent.tsv";
 #[derive(Clone, Debug, Default)]
 pub struct Equivalents {
     all: Vec<Declaration>,
-    /// The text of each source file that a declaration names.
+    /// The lines of each source file that a declaration names, blanks at their ends removed.
     sources: Vec<(String, Vec<String>)>,
 }
 
@@ -24,48 +23,9 @@ struct Declaration {
     file: String,
     /// The source line, blanks at its ends removed.
     text: String,
-    /// The edit with registers blanked: see [`shape`].
+    /// The edit without register names: see [`shape`].
     shape: String,
-    evidence: Identity,
     reason: String,
-}
-
-/// What shows that an edit changes nothing: an identity that is checked over all of its inputs, or a
-/// lattice of them, when the declaration is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
-    /// At equality of two numbers, both arms of the choice between them are that number.
-    EqualArms,
-    /// A sum of which one term is zero is the same as the difference.
-    ZeroTerm,
-    /// Truncation and rounding up of a whole number are that number.
-    WholeNumber,
-}
-
-impl Identity {
-    const ALL: [(&'static str, Identity); 3] = [
-        ("equal_arms", Identity::EqualArms),
-        ("zero_term", Identity::ZeroTerm),
-        ("whole_number", Identity::WholeNumber),
-    ];
-
-    /// Checks the identity.
-    pub fn holds(self) -> bool {
-        let bits = || (0..=u32::from(u16::MAX)).map(|high| f32::from_bits(high << 16));
-        match self {
-            Identity::EqualArms => (i16::MIN..=i16::MAX).all(|x| {
-                let y = x;
-                (if x < y { x } else { y }) == (if x <= y { x } else { y })
-            }),
-            Identity::ZeroTerm => bits()
-                .filter(|x| !x.is_nan() && x.to_bits() != 0x8000_0000)
-                .all(|x| (x + 0.0).to_bits() == (x - 0.0).to_bits()),
-            Identity::WholeNumber => (-70_000i32..70_000).all(|x| {
-                let x = f64::from(x);
-                x.trunc() == x.ceil() && x.floor() == x.ceil()
-            }),
-        }
-    }
 }
 
 /// A line of the file that is no declaration.
@@ -73,7 +33,7 @@ impl Identity {
 pub struct BadDeclaration {
     line: usize,
     what: String,
-    remedy: String,
+    remedy: &'static str,
 }
 
 impl fmt::Display for BadDeclaration {
@@ -88,79 +48,63 @@ impl Equivalents {
     /// Reads the declarations under `root`, the folder of the sources; none when there is no file.
     ///
     /// # Errors
-    /// When the file cannot be read, a line is no declaration, names a line that is not in its source,
-    /// or rests on an identity that does not hold.
+    /// When the file cannot be read, or a line is no declaration or names a line its source lacks.
     pub fn read(root: &Path) -> Result<Equivalents, BadDeclaration> {
-        let bad = |line, what: String, remedy: &str| BadDeclaration {
-            line,
-            what,
-            remedy: remedy.to_owned(),
-        };
-        let text = match std::fs::read_to_string(root.join(FILE)) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(bad(1, error.to_string(), "make it readable")),
-        };
+        match std::fs::read_to_string(root.join(FILE)) {
+            Ok(text) => Equivalents::of_text(&text, root),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Equivalents::default())
+            }
+            Err(error) => {
+                let what = error.to_string();
+                Err(BadDeclaration { line: 1, what, remedy: "make it readable" })
+            }
+        }
+    }
+
+    fn of_text(text: &str, root: &Path) -> Result<Equivalents, BadDeclaration> {
         let mut found = Equivalents::default();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
-            let number = at + 1;
+            let bad = |what, remedy| Err(BadDeclaration { line: at + 1, what, remedy });
             let fields: Vec<&str> = line.split('\t').collect();
-            let [contract, file, source, shape, evidence, reason] = fields[..] else {
+            let [contract, file, source, shape, reason] = fields[..] else {
                 let what = format!("{} fields", fields.len());
-                let remedy = "write six: contract, file, source line, edit, evidence, reason";
-                return Err(bad(number, what, remedy));
+                return bad(what, "write five: contract, file, source line, edit, reason");
             };
-            let Some((_, evidence)) = Identity::ALL.iter().find(|(word, _)| *word == evidence)
-            else {
-                let known = Identity::ALL.map(|(word, _)| word).join(", ");
-                let what = format!("`{evidence}` is no evidence");
-                return Err(bad(number, what, &format!("write one of {known}")));
-            };
-            if !evidence.holds() {
-                let what = "its identity does not hold".to_owned();
-                return Err(bad(number, what, "the mutant is none: remove the line"));
+            if crate::subject::subject(contract).is_none() {
+                let what = format!("no contract is named `{contract}`");
+                return bad(what, "name one that `cargo run --release -- list` shows");
             }
             if reason.trim().is_empty() {
-                return Err(bad(
-                    number,
-                    "no reason".to_owned(),
-                    "say why the edit changes nothing",
-                ));
+                return bad("no reason".to_owned(), "say why the edit changes nothing");
             }
-            found
-                .add_source(root, file)
-                .map_err(|what| bad(number, what, "name a file under kernels/cuda"))?;
+            if let Err(error) = found.add_source(root, file) {
+                return bad(error, "name a file under kernels/cuda");
+            }
             if !found.lines_of(file).iter().any(|one| one == source) {
                 let what = format!("`{source}` is no line of {file}");
-                return Err(bad(
-                    number,
-                    what,
-                    "copy the line as it is now, or remove the declaration",
-                ));
+                return bad(what, "copy the line as it is now, or remove the declaration");
             }
             found.all.push(Declaration {
                 contract: contract.to_owned(),
                 file: file.to_owned(),
                 text: source.to_owned(),
                 shape: shape.to_owned(),
-                evidence: *evidence,
                 reason: reason.to_owned(),
             });
         }
         Ok(found)
     }
 
-    /// The declaration that speaks of a survivor, as its fate.
-    pub fn of(&self, contract: &str, mutant: &Mutant) -> Option<Fate> {
+    /// The reason declared for a mutant.
+    pub fn reason_for(&self, contract: &str, mutant: &Mutant) -> Option<&str> {
         let (file, line) = mutant.source.as_ref()?;
         let text = self.lines_of(file).get((*line as usize).checked_sub(1)?)?;
-        let shape = shape(mutant);
-        let declared = self.all.iter().find(|one| {
+        let shape = shape(&mutant.was, &mutant.now);
+        let speaks_of = |one: &&Declaration| {
             one.contract == contract && one.file == *file && one.text == *text && one.shape == shape
-        })?;
-        let word = Identity::ALL.iter().find(|(_, known)| *known == declared.evidence);
-        let evidence = format!("identity {}", word.map_or("", |(word, _)| word));
-        Some(Fate::Equivalent { evidence, reason: Some(declared.reason.clone()) })
+        };
+        self.all.iter().find(speaks_of).map(|one| one.reason.as_str())
     }
 
     fn add_source(&mut self, root: &Path, file: &str) -> Result<(), String> {
@@ -178,24 +122,90 @@ impl Equivalents {
     }
 }
 
-/// An edit without the names that a recompilation changes: `setp.lt.s32 _, _, 4 > setp.le.s32 _, _, 4`.
-pub fn shape(mutant: &Mutant) -> String {
-    let blank = |line: &str| {
-        let mut out = String::new();
-        let mut words = line.trim().chars().peekable();
-        while let Some(c) = words.next() {
-            if c == '%' || c == '$' {
-                while words.next_if(|c| c.is_ascii_alphanumeric() || "_$.".contains(*c)).is_some() {
-                }
-                out.push('_');
-            } else if c.is_whitespace() {
-                while words.next_if(|c| c.is_whitespace()).is_some() {}
-                out.push(' ');
-            } else {
-                out.push(c);
-            }
+/// An edit without the names that a recompilation changes: `setp.lt.s32 _, _, 4 > setp.le.s32 _, _, 4`;
+/// nothing after the `>` of an instruction left out.
+pub fn shape(was: &str, now: &str) -> String {
+    format!("{} > {}", unnamed(was), unnamed(now)).trim_end().to_owned()
+}
+
+fn unnamed(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line.trim().trim_end_matches(';').chars().peekable();
+    while let Some(c) = rest.next() {
+        if c == '%' || c == '$' {
+            while rest.next_if(|c| c.is_ascii_alphanumeric() || "_$.".contains(*c)).is_some() {}
+            out.push('_');
+        } else if c.is_whitespace() {
+            while rest.next_if(|c| c.is_whitespace()).is_some() {}
+            out.push(' ');
+        } else {
+            out.push(c);
         }
-        out.trim_end_matches(';').to_owned()
-    };
-    format!("{} > {}", blank(&mutant.was), blank(&mutant.now))
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutate::operators::Operator;
+
+    const SOURCE: &str = "int a;\n  const bool aligned = (x & 15u) == 0;\n";
+    const LINE: &str = "const bool aligned = (x & 15u) == 0;";
+
+    fn root() -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(root.path().join("f")).expect("a folder");
+        std::fs::write(root.path().join("f/k.cu"), SOURCE).expect("a file");
+        root
+    }
+
+    fn mutant(line: u32, now: &str) -> Mutant {
+        Mutant {
+            operator: Operator::DeadPredicate,
+            entry: "k".to_owned(),
+            line: 9,
+            source: Some(("f/k.cu".to_owned(), line)),
+            was: "\t@%p5 bra \t$L__BB0_7;".to_owned(),
+            now: now.to_owned(),
+            block: 0,
+        }
+    }
+
+    #[test]
+    fn a_declaration_speaks_of_its_line_and_edit_alone() {
+        let root = root();
+        let text =
+            format!("# comment\nargmax_rows\tf/k.cu\t{LINE}\t@_ bra _ >\tboth paths agree\n");
+        let declared = Equivalents::of_text(&text, root.path()).expect("a declaration");
+        let reason = |contract, mutant| declared.reason_for(contract, &mutant);
+        assert_eq!(reason("argmax_rows", mutant(2, "")), Some("both paths agree"));
+        assert_eq!(reason("argmax_rows", mutant(1, "")), None, "another line");
+        assert_eq!(reason("row_topk", mutant(2, "")), None, "another contract");
+        assert_eq!(reason("argmax_rows", mutant(2, "\tbra \t$L__BB0_7;")), None, "another edit");
+    }
+
+    #[test]
+    fn a_bad_declaration_is_named_with_its_line() {
+        let root = root();
+        for (line, part) in [
+            ("argmax_rows\tf/k.cu", "2 fields"),
+            (&*format!("nobody\tf/k.cu\t{LINE}\tx\ty"), "`nobody`"),
+            (&*format!("argmax_rows\tf/k.cu\t{LINE}\tx\t "), "no reason"),
+            (&*format!("argmax_rows\tf/l.cu\t{LINE}\tx\ty"), "f/l.cu"),
+            ("argmax_rows\tf/k.cu\tint b;\tx\ty", "`int b;` is no line"),
+        ] {
+            let error = Equivalents::of_text(&format!("#\n{line}\n"), root.path())
+                .expect_err(line)
+                .to_string();
+            assert!(error.contains(":2: ") && error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn shapes_forget_registers_and_labels_only() {
+        let shape = shape("\tsetp.lt.s32 \t%p1, %r22, 4;", "\tsetp.le.s32\t%p1, %r22, 4;");
+        assert_eq!(shape, "setp.lt.s32 _, _, 4 > setp.le.s32 _, _, 4");
+        assert_eq!(super::shape("@!%p1 bra $L__BB0_3;", ""), "@!_ bra _ >");
+    }
 }

@@ -4,8 +4,10 @@
 use super::listing::Listing;
 use super::sample::Mutant;
 use super::suite::{Member, Suite};
-use crate::check::{ToolError, Workspace, check_prepared};
+use crate::check::{Session, ToolError, Workspace, attempt, check_prepared};
+use crate::oracle::{Observed, first_difference};
 use crate::verdict::Verdict;
+use kernels::arena::Arena;
 use kernels::backend::vm::VmBackend;
 use kernels::backend::{Backend, BackendError};
 use kernels::ptx::PtxError;
@@ -90,6 +92,35 @@ impl<'s, 'a> Judge<'s, 'a> {
             Err(error) => return Err(error.into()),
         }
         ask(&mut backend, self.suite.members.iter(), expected, &mut self.workspace)
+    }
+
+    /// In how many cases a survivor leaves the very bits that the kernel leaves; `None` when one
+    /// differs.
+    ///
+    /// # Errors
+    /// When the tool fails.
+    pub fn same_bits(&mut self, mutant: &Mutant) -> Result<Option<usize>, ToolError> {
+        let (mut kernel, mut changed) = (self.machine(), self.machine());
+        let text = self.listing.with_line(&mutant.entry, mutant.line, &mutant.now);
+        changed.replace_entry(self.stem, &mutant.entry, text)?;
+        let (mut expected, mut observed) = (Observed::default(), Observed::default());
+        let mut arena = Arena::new();
+        let mut cases = 0;
+        for member in self.suite.reaching(&mutant.entry, mutant.block) {
+            let prepared = &member.prepared;
+            for (backend, left) in [(&mut kernel, &mut expected), (&mut changed, &mut observed)] {
+                let mut session = Session { backend, arena: &mut arena };
+                if attempt(prepared, prepared.case.poison, &mut session)?.is_some() {
+                    return Ok(None);
+                }
+                left.gather(prepared, &arena);
+            }
+            if first_difference(prepared, &expected, &observed, "", "").is_some() {
+                return Ok(None);
+            }
+            cases += 1;
+        }
+        Ok(Some(cases))
     }
 
     fn machine(&self) -> VmBackend {

@@ -5,7 +5,7 @@
 //! Automatic mutants change one PTX instruction ([`operators`]); a seed samples them by site
 //! ([`sample`]). Each is asked the same questions ([`suite`]), those that execute the changed line, and
 //! dies at the first wrong answer ([`judge`]). A survivor whose machine code is the kernel's own is no
-//! mutant ([`machine_code`]); one declared equivalent must match its declaration ([`equivalents`]).
+//! mutant ([`machine_code`]); one declared equivalent ([`equivalents`]) must give the kernel's own bits.
 
 pub mod changes;
 pub mod equivalents;
@@ -341,6 +341,16 @@ impl Work<'_> {
                 machine_code::Comparison::Different => {}
             }
         }
-        Ok(self.plan.equivalents.of(self.plan.subject.name(), mutant).unwrap_or(fate))
+        let Some(reason) = self.plan.equivalents.reason_for(self.plan.subject.name(), mutant)
+        else {
+            return Ok(fate);
+        };
+        Ok(match judge.same_bits(mutant)? {
+            Some(cases) => Fate::Equivalent {
+                evidence: format!("the kernel's own bits in {cases} cases"),
+                reason: Some(reason.to_owned()),
+            },
+            None => fate,
+        })
     }
 }
