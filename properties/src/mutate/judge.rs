@@ -3,7 +3,7 @@
 
 use super::listing::Listing;
 use super::sample::Mutant;
-use super::suite::{Member, Suite};
+use super::suite::{Member, Suite, instruction_budget};
 use crate::check::{Session, ToolError, Workspace, attempt, check_prepared};
 use crate::oracle::{Observed, first_difference};
 use crate::verdict::Verdict;
@@ -64,7 +64,7 @@ impl<'s, 'a> Judge<'s, 'a> {
     /// # Errors
     /// When the tool fails.
     pub fn judge(&mut self, mutant: &Mutant) -> Result<Fate, ToolError> {
-        let mut backend = self.machine();
+        let mut backend = self.machine_for(mutant);
         let text = self.listing.with_line(&mutant.entry, mutant.line, &mutant.now);
         match backend.replace_entry(self.stem, &mutant.entry, text) {
             Ok(()) => {}
@@ -83,7 +83,7 @@ impl<'s, 'a> Judge<'s, 'a> {
     /// # Errors
     /// When the tool fails.
     pub fn judge_module(&mut self, ptx: &str, expected: &str) -> Result<Fate, ToolError> {
-        let mut backend = self.machine();
+        let mut backend = machine(instruction_budget(self.suite.members.iter()));
         match backend.replace_module(self.stem, ptx) {
             Ok(()) => {}
             Err(BackendError::Ptx(PtxError::Parse { error, .. })) => {
@@ -100,7 +100,7 @@ impl<'s, 'a> Judge<'s, 'a> {
     /// # Errors
     /// When the tool fails.
     pub fn same_bits(&mut self, mutant: &Mutant) -> Result<Option<usize>, ToolError> {
-        let (mut kernel, mut changed) = (self.machine(), self.machine());
+        let (mut kernel, mut changed) = (self.machine_for(mutant), self.machine_for(mutant));
         let text = self.listing.with_line(&mutant.entry, mutant.line, &mutant.now);
         changed.replace_entry(self.stem, &mutant.entry, text)?;
         let (mut expected, mut observed) = (Observed::default(), Observed::default());
@@ -123,10 +123,13 @@ impl<'s, 'a> Judge<'s, 'a> {
         Ok(Some(cases))
     }
 
-    fn machine(&self) -> VmBackend {
-        let limits = Limits { instructions: self.suite.instruction_budget, ..Limits::default() };
-        VmBackend::with(limits, Options::default())
+    fn machine_for(&self, mutant: &Mutant) -> VmBackend {
+        machine(instruction_budget(self.suite.reaching(&mutant.entry, mutant.block)))
     }
+}
+
+fn machine(instructions: u64) -> VmBackend {
+    VmBackend::with(Limits { instructions, ..Limits::default() }, Options::default())
 }
 
 fn ask<'m, 'a: 'm>(

@@ -97,13 +97,14 @@ pub struct Edit {
     pub now: String,
 }
 
-/// Every edit of a site; `earlier` are the sites before it, nearest last. No two give the same line.
-pub fn edits(site: &Site<'_>, earlier: &[Site<'_>]) -> Vec<Edit> {
+/// Every edit of the site at this place among all sites of a module. No two give the same line.
+pub fn edits(sites: &[Site<'_>], at: usize) -> Vec<Edit> {
+    let site = &sites[at];
     let mut edits = Edits { instruction: &site.instruction, found: Vec::new() };
     edits.guard();
     edits.opcode();
-    edits.operands();
-    edits.access(site, earlier);
+    edits.operands(is_exchange_lane(site, &sites[at + 1..]));
+    edits.access(site, &sites[..at]);
     edits.synchronisation();
     edits.found
 }
@@ -216,8 +217,10 @@ impl Edits<'_, '_> {
         }
     }
 
-    /// Literals among the operands; not those whose value the encoding restricts.
-    fn operands(&mut self) {
+    /// Literals among the operands; not those whose value the encoding restricts. One more than the
+    /// lane distance of a butterfly exchanges the same lanes in another order, and one more than the
+    /// last shift of a sign is clamped to it.
+    fn operands(&mut self, is_lane_distance: bool) {
         let mnemonic = self.instruction.mnemonic();
         let is_restricted = matches!(
             mnemonic,
@@ -232,7 +235,13 @@ impl Edits<'_, '_> {
                 self.with_operand(Operator::Immediate, at, format!("0f{:08X}", more.to_bits()));
             } else if let Ok(value) = operand.parse::<i64>() {
                 let is_divisor = matches!(mnemonic, "div" | "rem");
-                for other in [value.checked_add(1), value.checked_sub(1)].into_iter().flatten() {
+                let is_sign = match self.instruction.opcode {
+                    "shr.s32" => value == 31,
+                    "shr.s64" => value == 63,
+                    _ => false,
+                };
+                let more = value.checked_add(1).filter(|_| !is_lane_distance && !is_sign);
+                for other in [more, value.checked_sub(1)].into_iter().flatten() {
                     if !(is_divisor && other == 0) && fits(other, self.instruction.opcode) {
                         self.with_operand(Operator::Immediate, at, other.to_string());
                     }
@@ -418,6 +427,24 @@ fn fits(value: i64, opcode: &str) -> bool {
     }
 }
 
+/// Whether a site loads the lane distance of the next butterfly exchange.
+fn is_exchange_lane(site: &Site<'_>, later: &[Site<'_>]) -> bool {
+    let [register, _] = site.instruction.operands[..] else { return false };
+    if site.instruction.mnemonic() != "mov" {
+        return false;
+    }
+    let exchange = later
+        .iter()
+        .take_while(|later| later.entry == site.entry && later.follows)
+        .find(|later| later.instruction.operands.contains(&register));
+    exchange.is_some_and(|later| {
+        let instruction = &later.instruction;
+        instruction.mnemonic() == "shfl"
+            && instruction.has("bfly")
+            && instruction.operands.get(2) == Some(&register)
+    })
+}
+
 /// Where an access's address stands among its operands, its register and its offset.
 fn address<'a>(instruction: &Instruction<'a>) -> Option<(usize, &'a str, i64)> {
     let is_access = matches!(
@@ -499,8 +526,8 @@ mod tests {
         let text = format!(".visible .entry k(\n)\n{{\n{}\n}}\n", lines.join("\n"));
         let listing = Listing::of(&text);
         let sites = listing.sites();
-        let (site, earlier) = sites.split_last().expect("a site");
-        edits(site, earlier).iter().map(|edit| format!("{}: {}", edit.operator, edit.now)).collect()
+        let last = sites.len() - 1;
+        edits(&sites, last).iter().map(|edit| format!("{}: {}", edit.operator, edit.now)).collect()
     }
 
     #[track_caller]
@@ -586,6 +613,19 @@ mod tests {
             &["rounding: cvt.rz.bf16x2.f32\t%r1, %f1, %f2;"],
         );
         gives(&["cvt.f32.f16 %f1, %rs1;"], &[]);
+    }
+
+    #[test]
+    fn edits_that_change_nothing_by_construction_are_not_made() {
+        let text = ".visible .entry k(\n)\n{\nmov.u32 %r7, 16;\nmov.b32 %r5, %f1;\n\
+                    shfl.sync.bfly.b32 %r9|%p1, %r5, %r7, %r6, %r8;\n}\n";
+        let listing = Listing::of(text);
+        let lines: Vec<_> = edits(&listing.sites(), 0).into_iter().map(|edit| edit.now).collect();
+        assert_eq!(lines, ["mov.u32\t%r7, 15;"], "17, 8, 4, 2, 1 reach every lane too");
+        gives(
+            &["shr.s32 %r1, %r2, 31;"],
+            &["arithmetic: shl.b32\t%r1, %r2, 31;", "immediate: shr.s32\t%r1, %r2, 30;"],
+        );
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub fn sample(
         let is_changed = |changes: &Changes| {
             site.source.is_some_and(|(file, line)| changes.has_line(file, line))
         };
-        if !changes.is_none_or(is_changed) || edits(site, &sites[..at]).is_empty() {
+        if !changes.is_none_or(is_changed) || edits(&sites, at).is_empty() {
             continue;
         }
         chosen.sites += 1;
@@ -72,7 +72,7 @@ pub fn sample(
     order.sort_unstable();
     for (rank, at, block) in order.into_iter().take(most) {
         let site = &sites[at];
-        let edits = edits(site, &sites[..at]);
+        let edits = edits(&sites, at);
         let edit = &edits[(mix(rank, seed) % edits.len() as u64) as usize];
         chosen.mutants.push(Mutant {
             operator: edit.operator,

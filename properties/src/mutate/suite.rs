@@ -29,8 +29,9 @@ const DRAWS_PER_FIXTURE: u64 = 2;
 /// First seed of the fresh cases: the same for every mutant and every sample, so that two scores differ
 /// by their mutants alone.
 const SEED: u64 = 0x6d75_7461;
-/// A launch that needs this many times the instructions of any launch of the unchanged kernel hangs.
-const HANG_FACTOR: u64 = 32;
+/// A launch that needs this many times the instructions of the unchanged kernel's longest run of the
+/// same questions hangs.
+const HANG_FACTOR: u64 = 16;
 
 /// Where a question comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +111,8 @@ pub struct Member<'a> {
     pub examine: &'a Examine,
     /// Where it comes from.
     pub origin: &'a Origin,
+    /// Instructions of the longest run.
+    instructions: u64,
     /// By entry, which basic blocks were executed.
     reach: BTreeMap<String, Vec<bool>>,
 }
@@ -123,8 +126,6 @@ pub struct Suite<'a> {
     pub counters: Counters,
     /// Where the unchanged kernel itself fails, with the clause; such a question judges no mutant.
     pub failing: Vec<(&'a Origin, String)>,
-    /// Instructions after which a launch of a mutant counts as endless.
-    pub instruction_budget: u64,
 }
 
 /// What the unchanged kernel made of one question.
@@ -132,7 +133,6 @@ struct Answer<'a> {
     member: Option<Member<'a>>,
     failing: Option<(&'a Origin, String)>,
     counters: Counters,
-    instructions: u64,
 }
 
 impl<'a> Suite<'a> {
@@ -166,16 +166,14 @@ impl<'a> Suite<'a> {
         let mut answers = answers.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         answers.sort_by_key(|(at, _)| *at);
         let (mut members, mut failing) = (Vec::new(), Vec::new());
-        let (mut counters, mut largest) = (Counters::default(), 0);
+        let mut counters = Counters::default();
         for (_, answer) in answers {
             let answer = answer?;
             counters.merge(&answer.counters);
-            largest = largest.max(answer.instructions);
             members.extend(answer.member);
             failing.extend(answer.failing);
         }
-        let instruction_budget = largest * HANG_FACTOR + (1 << 16);
-        Ok(Suite { members, counters, failing, instruction_budget })
+        Ok(Suite { members, counters, failing })
     }
 
     /// The questions whose answer passed through a block of an entry, in order.
@@ -184,6 +182,11 @@ impl<'a> Suite<'a> {
             member.reach.get(entry).is_some_and(|blocks| blocks.get(block) == Some(&true))
         })
     }
+}
+
+/// Instructions after which a launch of a mutant that is asked these counts as endless.
+pub fn instruction_budget<'m, 'a: 'm>(members: impl Iterator<Item = &'m Member<'a>>) -> u64 {
+    members.map(|member| member.instructions).max().unwrap_or(0) * HANG_FACTOR + (1 << 16)
 }
 
 fn ask<'a>(
@@ -207,10 +210,10 @@ fn ask<'a>(
     } else {
         let prepared = prepare(subject, case).map_err(ToolError::Case)?;
         let reach = reach(&backend.machine)?;
-        Some(Member { prepared, examine, origin, reach })
+        Some(Member { prepared, examine, origin, instructions, reach })
     };
     let failing = failing.map(|clause| (origin, clause));
-    Ok(Answer { member, failing, counters, instructions })
+    Ok(Answer { member, failing, counters })
 }
 
 /// By entry, which blocks this machine executed of the checked-in modules.

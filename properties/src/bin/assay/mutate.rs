@@ -36,7 +36,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
     /// Fresh cases in the suite that every mutant of a contract is asked from.
-    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     cases: u64,
     /// Also the named mutants of kernels/cuda/mutants.tsv; needs NVRTC.
     #[arg(long)]
