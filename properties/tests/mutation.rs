@@ -59,7 +59,7 @@ fn a_wrong_sum_is_killed_and_the_clause_is_named() {
 #[test]
 fn a_load_beside_the_row_is_killed_by_the_machine() {
     judged(|judge, listing, suite| {
-        let wrong = mutant(listing, suite, "[%rd103+128]", "[%rd103+16384]");
+        let wrong = mutant(listing, suite, "%f121, [%rd100]", "%f121, [%rd100+16384]");
         let fate = judge.judge(&wrong).expect("judged");
         assert!(
             matches!(&fate, Fate::Killed { clause, .. } if clause.starts_with("house.")),

@@ -14,7 +14,7 @@ pub enum Operator {
     Comparison,
     /// The guard negated.
     Predicate,
-    /// An integer literal one more or less; a float literal one more.
+    /// An integer literal one more or less; a float literal one more, a large one twice itself.
     Immediate,
     /// A factor for the addend of `fma` and `mad`.
     FmaOperands,
@@ -231,8 +231,10 @@ impl Edits<'_, '_> {
         }
         for (at, operand) in self.instruction.operands.iter().enumerate().skip(1) {
             if let Some(bits) = float32(operand) {
-                let more = f32::from_bits(bits) + 1.0;
-                self.with_operand(Operator::Immediate, at, format!("0f{:08X}", more.to_bits()));
+                let value = f32::from_bits(bits);
+                // One more than a large number rounds to it in a narrow type.
+                let other = if value.abs() < 1024.0 { value + 1.0 } else { 2.0 * value };
+                self.with_operand(Operator::Immediate, at, format!("0f{:08X}", other.to_bits()));
             } else if let Ok(value) = operand.parse::<i64>() {
                 let is_divisor = matches!(mnemonic, "div" | "rem");
                 let is_sign = match self.instruction.opcode {
@@ -560,6 +562,7 @@ mod tests {
             &["arithmetic: rem.s32\t%r1, %r2, 1;", "immediate: div.s32\t%r1, %r2, 2;"],
         );
         gives(&["mov.f32 %f1, 0f3F800000;"], &["immediate: mov.f32\t%f1, 0f40000000;"]);
+        gives(&["mov.f32 %f1, 0f477FE000;"], &["immediate: mov.f32\t%f1, 0f47FFE000;"]);
     }
 
     #[test]
