@@ -249,7 +249,8 @@ impl Source<'_> {
             .collect()
     }
 
-    /// Rows below `below`, often its first or last, about a quarter of them invalid.
+    /// Rows below `below`, often its first or last, about a quarter of them invalid: from the first on,
+    /// or from a place of its own, for who looks for the first invalid one may look at the last.
     fn ids(
         &mut self,
         path: Path,
@@ -259,8 +260,13 @@ impl Source<'_> {
         repeats: bool,
     ) -> Option<Vec<i64>> {
         let mut ids: Vec<i64> = Vec::with_capacity(count);
+        let mut valid = 0;
+        if !invalid.is_empty() && self.choices.one_in(path.child("late"), 2) {
+            valid = self.choices.choose(path.child("valid"), count as u64) as usize;
+        }
         for index in 0..count {
             let path = path.index(index);
+            let invalid = if index < valid { &[] } else { invalid };
             if let Some(id) = unusual(self.choices, path.child("invalid"), invalid) {
                 ids.push(id);
                 continue;

@@ -25,7 +25,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Draws of each fixture.
-const DRAWS_PER_FIXTURE: u64 = 2;
+const DRAWS_PER_FIXTURE: u64 = 16;
 /// First seed of the fresh cases: the same for every mutant and every sample, so that two scores differ
 /// by their mutants alone.
 const SEED: u64 = 0x6d75_7461;
