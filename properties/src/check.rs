@@ -119,6 +119,23 @@ pub fn check(
     Ok(verdict)
 }
 
+/// As [`check`], for a case prepared before: many kernels can be held against one expectation. Only
+/// what launches the kernel is examined; calls that must be refused are not.
+///
+/// # Errors
+/// When the tool fails, as in [`check`].
+pub fn check_prepared(
+    prepared: &Prepared<'_>,
+    examine: &Examine,
+    backend: &mut dyn Backend,
+    workspace: &mut Workspace,
+) -> Result<Verdict, ToolError> {
+    let Workspace { arena, first, later, exercised } = workspace;
+    exercised.clear();
+    let mut session = Session { backend, arena };
+    launched(prepared, examine, &mut session, (first, later), exercised)
+}
+
 fn examined(
     subject: &Subject,
     case: &Case,
@@ -143,26 +160,40 @@ fn examined(
         }
     }
     let prepared = prepare(subject, case).map_err(ToolError::Case)?;
-    let repeat = *examine == Examine::All || is_repeated(case);
-    if let Some(verdict) = kernel(&prepared, repeat, session, (&mut *first, later), exercised)? {
+    let verdict = launched(&prepared, examine, session, (first, later), exercised)?;
+    if verdict == Verdict::Agree && *examine == Examine::All {
+        for id in &subject.rejections {
+            if let Refusal::Failed(verdict) = reject::examine(id, subject, case, exercised)? {
+                return Ok(verdict);
+            }
+        }
+    }
+    Ok(verdict)
+}
+
+/// What is examined by launching the kernel: its results, then relations between runs.
+fn launched(
+    prepared: &Prepared<'_>,
+    examine: &Examine,
+    session: &mut Session<'_>,
+    (first, later): (&mut Observed, &mut Observed),
+    exercised: &mut Exercised,
+) -> Result<Verdict, ToolError> {
+    let repeat = *examine == Examine::All || is_repeated(prepared.case);
+    if let Some(verdict) = kernel(prepared, repeat, session, (&mut *first, later), exercised)? {
         return Ok(verdict);
     }
     match examine {
         Examine::Kernel | Examine::Rejection(_) | Examine::Rejections => {}
         Examine::Relation(id) => {
-            let found = relation::examine(id, &prepared, first, session, exercised)?;
+            let found = relation::examine(id, prepared, first, session, exercised)?;
             return Ok(found.unwrap_or(Verdict::Agree));
         }
         Examine::All => {
-            for name in subject.contract.relations.keys() {
+            for name in prepared.subject.contract.relations.keys() {
                 let id = format!("relations.{name}");
-                let found = relation::examine(&id, &prepared, first, session, exercised)?;
+                let found = relation::examine(&id, prepared, first, session, exercised)?;
                 if let Some(verdict) = found {
-                    return Ok(verdict);
-                }
-            }
-            for id in &subject.rejections {
-                if let Refusal::Failed(verdict) = reject::examine(id, subject, case, exercised)? {
                     return Ok(verdict);
                 }
             }

@@ -10,6 +10,7 @@ pub mod examine;
 pub mod fuzz_targets;
 pub mod fuzzing;
 pub mod generate;
+pub mod mutate;
 pub mod oracle;
 pub mod prepare;
 pub mod provenance;

@@ -4,6 +4,7 @@
 mod clause;
 pub(crate) mod explain;
 mod finding;
+mod mutation;
 mod paint;
 mod replays;
 mod summary;
@@ -11,6 +12,7 @@ mod summary;
 pub use clause::promise;
 pub use explain::explain;
 pub use finding::{finding, finding_json};
+pub use mutation::{mutation, mutation_json};
 pub use paint::Paint;
 pub use replays::{replays, replays_json};
 pub use summary::{canary, summary, summary_json};

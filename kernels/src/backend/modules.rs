@@ -12,12 +12,28 @@ pub(super) struct Modules {
 struct Replacement {
     text: String,
     module: ptx_vm::Module,
+    /// The one entry it stands for; the others stay the checked-in ones. All when `None`.
+    only: Option<String>,
 }
 
 impl Modules {
     pub(super) fn replace(&mut self, stem: &str, text: &str) -> Result<(), PtxError> {
         let module = ptx::parse(text, &format!("the replacement of `{stem}`"))?;
-        self.replaced.insert(stem.to_owned(), Replacement { text: text.to_owned(), module });
+        let replacement = Replacement { text: text.to_owned(), module, only: None };
+        self.replaced.insert(stem.to_owned(), replacement);
+        Ok(())
+    }
+
+    /// Replaces one entry of a module by a text that has at least that entry.
+    pub(super) fn replace_entry(
+        &mut self,
+        stem: &str,
+        entry: &str,
+        text: String,
+    ) -> Result<(), PtxError> {
+        let module = ptx::parse(&text, &format!("the replacement of `{entry}`"))?;
+        let replacement = Replacement { text, module, only: Some(entry.to_owned()) };
+        self.replaced.insert(stem.to_owned(), replacement);
         Ok(())
     }
 
@@ -30,7 +46,18 @@ impl Modules {
         self.replaced.contains_key(stem)
     }
 
+    /// The parsed module that this entry is run from.
+    pub(super) fn module_of(&self, stem: &str, entry: &str) -> Result<&ptx_vm::Module, PtxError> {
+        match self.replaced.get(stem) {
+            Some(replacement) if replacement.only.as_ref().is_none_or(|only| only == entry) => {
+                Ok(&replacement.module)
+            }
+            _ => ptx::module(stem),
+        }
+    }
+
     /// The parsed module.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only the driver takes it whole"))]
     pub(super) fn module(&self, stem: &str) -> Result<&ptx_vm::Module, PtxError> {
         match self.replaced.get(stem) {
             Some(replacement) => Ok(&replacement.module),

@@ -60,6 +60,21 @@ impl VmBackend {
         &self.coverage
     }
 
+    /// From now on, runs `ptx` for this one entry of module `stem`, and the checked-in text for its
+    /// other entries: a mutant of one entry is parsed without its many neighbours.
+    ///
+    /// # Errors
+    /// When `ptx` cannot be parsed.
+    pub fn replace_entry(
+        &mut self,
+        stem: &str,
+        entry: &str,
+        ptx: String,
+    ) -> Result<(), BackendError> {
+        self.replaced = ptx_vm::Coverage::new();
+        Ok(self.modules.replace_entry(stem, entry, ptx)?)
+    }
+
     /// Launches so far, of all runs.
     pub fn launches(&self) -> u64 {
         self.launches
@@ -79,7 +94,7 @@ impl VmBackend {
         let reach = arguments::Reach { call, scratch: &scratch };
         let mut stats = RunStats::default();
         for launch in &plan.launches {
-            let module = self.modules.module(launch.module)?;
+            let module = self.modules.module_of(launch.module, &launch.entry)?;
             let entry = entry_of(module, launch.module, &launch.entry)?;
             let memory = arena.memory();
             let address = |buffer: BufferId, offset: u64| memory.address(buffer, offset);

@@ -42,10 +42,12 @@ impl std::error::Error for Discard {}
 /// How often a combination that the contract refuses is drawn again.
 const ATTEMPTS: usize = 64;
 
-/// A fixture whose sizes multiply to more than this is large.
-const LARGE_FIXTURE: i64 = 4096;
+/// A fixture whose sizes multiply to more than this is the rarer the larger it is.
+const LARGE_FIXTURE: i64 = 1024;
+/// As rare as one gets.
+const RAREST_FIXTURE: i64 = 64;
 
-/// Draws a case: one in eight completes a fixture, a large one a quarter as often; the others are free.
+/// Draws a case: one in eight completes a fixture, large ones less often; the others are free.
 pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discard> {
     let path = Path::new("fixture");
     let fixtures = &subject.contract.fixtures;
@@ -53,9 +55,10 @@ pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discar
     if choices.one_in(path, 8) {
         let which = choices.choose(path.child("which"), fixtures.len() as u64);
         fixture = fixtures.get_index(which as usize).map(|(_, fixture)| fixture);
-        let product = |f: &Fixture| f.dims.values().fold(1, |all: i64, n| all.saturating_mul(*n));
-        if fixture.is_some_and(|fixture| product(fixture) > LARGE_FIXTURE) {
-            fixture = fixture.filter(|_| choices.one_in(path.child("large"), 4));
+        let size = |f: &Fixture| f.dims.values().fold(1, |all: i64, n| all.saturating_mul(*n));
+        let times = fixture.map_or(1, |f| (size(f) / LARGE_FIXTURE + 1).min(RAREST_FIXTURE));
+        if times > 1 && !choices.one_in(path.child("large"), times as u64) {
+            fixture = None;
         }
     }
     let case = assemble(subject.contract, fixture, false, choices)?;

@@ -249,8 +249,8 @@ impl Source<'_> {
             .collect()
     }
 
-    /// Rows below `below`, often its first or last. Invalid are about a quarter of them or, so that
-    /// late places are told from early ones, one alone, often the last.
+    /// Rows below `below`, often its first or last. About a quarter of them are invalid: anywhere, from
+    /// some place on, or one alone, often the last: who looks for the first may look at another.
     fn ids(
         &mut self,
         path: Path,
@@ -259,14 +259,20 @@ impl Source<'_> {
         invalid: &[i64],
         repeats: bool,
     ) -> Option<Vec<i64>> {
-        let lone = !invalid.is_empty() && self.choices.one_in(path.child("lone"), 2);
-        let lone_at = match count.checked_sub(1).filter(|_| lone) {
-            Some(last) if self.choices.choose(path.child("lone_last"), 2) == 1 => Some(last),
-            Some(last) => {
-                Some(self.choices.choose(path.child("lone_at"), last as u64 + 1) as usize)
+        let (mut valid, mut lone_at) = (0, None);
+        if count > 0 && !invalid.is_empty() {
+            let anywhere = |choices: &mut dyn Choices, what: &'static str| {
+                choices.choose(path.child(what), count as u64) as usize
+            };
+            match self.choices.choose(path.child("kind"), 4) {
+                0 | 1 => {}
+                2 => valid = anywhere(self.choices, "valid"),
+                _ if self.choices.choose(path.child("lone_last"), 2) == 1 => {
+                    lone_at = Some(count - 1)
+                }
+                _ => lone_at = Some(anywhere(self.choices, "lone_at")),
             }
-            None => None,
-        };
+        }
         let mut ids: Vec<i64> = Vec::with_capacity(count);
         for index in 0..count {
             let path = path.index(index);
@@ -274,7 +280,7 @@ impl Source<'_> {
                 ids.extend(pick(self.choices, path.child("invalid"), invalid));
                 continue;
             }
-            let invalid = if lone { &[][..] } else { invalid };
+            let invalid = if lone_at.is_some() || index < valid { &[] } else { invalid };
             if let Some(id) = unusual(self.choices, path.child("invalid"), invalid) {
                 ids.push(id);
                 continue;

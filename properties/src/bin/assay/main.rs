@@ -5,6 +5,7 @@ mod compile;
 mod doctor;
 mod explain;
 mod list;
+mod mutate;
 mod replay;
 mod review;
 mod run;
@@ -40,6 +41,8 @@ enum Command {
     Schema,
     /// Say what this machine can do, and what would let it do more.
     Doctor(doctor::Arguments),
+    /// Try wrong kernels: which of them a contract notices, and which survive.
+    Mutate(mutate::Arguments),
     /// Compile kernels/cuda to kernels/ptx with NVRTC, and record what the kernels cost a GPU.
     Compile(compile::Arguments),
     /// Write the generated part of fuzz/Cargo.toml.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(arguments),
         Command::Schema => explain::schema(),
         Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Mutate(arguments) => mutate::run(arguments),
         Command::Compile(arguments) => compile::run(arguments),
         Command::FuzzTargets(arguments) => list::write_fuzz_targets(arguments),
     };

@@ -1,0 +1,221 @@
+//! `assay mutate`: wrong kernels, and whether their contracts notice. Fails when a named mutant lives,
+//! a score dropped against the one on record, or a clause is exercised by nothing.
+
+use crate::{Failure, Format, Outcome, repository, say, subjects};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kernels::compile::Compiler;
+use properties::mutate::changes::Changes;
+use properties::mutate::equivalents::Equivalents;
+use properties::mutate::machine_code::Assembler;
+use properties::mutate::named;
+use properties::mutate::record::{self, Record};
+use properties::mutate::{Plan, Score, mutate};
+use properties::report;
+use properties::subject::Subject;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Contracts; all when none is named.
+    contracts: Vec<String>,
+    /// Only mutants of source lines that the working tree changes against this revision.
+    #[arg(long, value_name = "REF")]
+    in_diff: Option<String>,
+    /// Begin no mutant after this many seconds, shared by the contracts.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    budget: Option<u64>,
+    /// Run this source in the one contract's place, and nothing else.
+    #[arg(long, value_name = "FILE.cu", conflicts_with_all = ["in_diff", "write", "named"])]
+    patch: Option<PathBuf>,
+    /// Decides the sample: a commit's hash, or any word; that of HEAD by default.
+    #[arg(long, value_name = "COMMIT")]
+    seed: Option<String>,
+    /// Automatic mutants a contract.
+    #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..))]
+    sample: u32,
+    /// Fresh cases in the suite that every mutant of a contract is asked from.
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    cases: u64,
+    /// Also the named mutants of kernels/cuda/mutants.tsv; needs NVRTC.
+    #[arg(long)]
+    named: bool,
+    /// Refresh the rows of these contracts in corpora/mutation.md.
+    #[arg(long, conflicts_with_all = ["in_diff", "budget"])]
+    write: bool,
+    /// Worker threads; one a core by default.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Where the corpora are.
+    #[arg(long, value_name = "FOLDER")]
+    corpora: Option<PathBuf>,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
+    ctrlc::set_handler(|| {
+        // A second interrupt does not wait for the summary.
+        if STOP.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    })?;
+    let subjects = subjects(&arguments.contracts)?;
+    if arguments.patch.is_some() && subjects.len() != 1 {
+        return Err(Failure("--patch needs the one contract whose kernel it replaces".to_owned()));
+    }
+    let corpora = arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"));
+    let mut record = Record::read(&corpora).map_err(Failure)?;
+    let until = arguments.budget.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let plans = plans(&arguments, &subjects, &corpora, until)?;
+    let mut scores = Vec::new();
+    for (place, plan) in plans.iter().enumerate() {
+        // What one contract leaves of its share, the next ones have.
+        let mut plan = plan.clone();
+        if let Some(until) = until {
+            let left = until.saturating_duration_since(Instant::now());
+            plan.until = Some(Instant::now() + left / (plans.len() - place) as u32);
+        }
+        let bar = bar(plan.subject, arguments.format);
+        let score = mutate(&plan, &STOP, &mut |progress| {
+            bar.set_length(progress.chosen as u64);
+            bar.set_position(progress.judged as u64);
+        });
+        bar.finish_and_clear();
+        scores.push(score?);
+        if STOP.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    match arguments.format {
+        Format::Text => say(&report::mutation(&scores))?,
+        Format::Json => say(&format!("{:#}\n", report::mutation_json(&scores)))?,
+    }
+    if STOP.load(Ordering::Relaxed) {
+        return Ok(Outcome::Interrupted);
+    }
+    let faults = faults(&scores, &record, &arguments);
+    if arguments.write {
+        scores.iter().for_each(|score| record.put(score));
+        let path = corpora.join(record::FILE);
+        std::fs::write(&path, record.text())
+            .map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    }
+    faults.iter().for_each(|fault| eprintln!("assay: {fault}"));
+    Ok(if faults.is_empty() { Outcome::Clean } else { Outcome::Found })
+}
+
+/// One plan a contract; with `--in-diff`, of the contracts that may be touched.
+fn plans(
+    arguments: &Arguments,
+    subjects: &[&'static Subject],
+    corpora: &std::path::Path,
+    until: Option<Instant>,
+) -> Result<Vec<Plan>, Failure> {
+    let threads = arguments
+        .threads
+        .map(usize::from)
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let changes = match &arguments.in_diff {
+        Some(reference) => Some(Changes::since(&repository(), reference).map_err(Failure)?),
+        None => None,
+    };
+    let root = kernels::ptx::sources::checkout_root();
+    let equivalents = match &root {
+        Some(root) => Equivalents::read(root)?,
+        None => Equivalents::default(),
+    };
+    let compiler = Compiler::find();
+    let assembler = compiler.as_ref().ok().and_then(Compiler::ptxas).map(Assembler::new);
+    let seed = arguments.seed.clone().unwrap_or_else(head);
+    let mut plans = Vec::new();
+    for &subject in subjects {
+        let mut named = Vec::new();
+        if arguments.named || arguments.patch.is_some() {
+            let compiler = compiler.as_ref().map_err(|error| Failure(error.to_string()))?;
+            let root = root
+                .as_deref()
+                .ok_or_else(|| Failure("kernels/cuda is not here: run in a checkout".to_owned()))?;
+            let installation = compiler.installation();
+            named = match &arguments.patch {
+                Some(file) => vec![named::of_file(installation, root, subject.name(), file)?],
+                None => named::of_contract(installation, root, subject)?,
+            };
+        }
+        plans.push(Plan {
+            subject,
+            corpora: corpora.to_owned(),
+            cases: arguments.cases,
+            sample: if arguments.patch.is_some() { 0 } else { arguments.sample as usize },
+            seed: seed.clone(),
+            threads,
+            until,
+            changes: changes.clone(),
+            named,
+            assembler: assembler.clone(),
+            equivalents: equivalents.clone(),
+        });
+    }
+    if let Some(changes) = &changes {
+        plans.retain(|plan| changes.concerns(plan.subject.family, plan.subject.name()));
+    }
+    Ok(plans)
+}
+
+/// The commit that is checked out; a fixed word where git cannot say.
+fn head() -> String {
+    let mut git = std::process::Command::new("git");
+    let output = git.arg("-C").arg(repository()).args(["rev-parse", "--short=12", "HEAD"]).output();
+    let text = output.ok().filter(|output| output.status.success());
+    let text = text.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.filter(|text| !text.is_empty()).unwrap_or_else(|| "none".to_owned())
+}
+
+/// Everything that makes the run a failure, one line each.
+fn faults(scores: &[Score], record: &Record, arguments: &Arguments) -> Vec<String> {
+    let mut faults = Vec::new();
+    let canary = properties::subject::canary().map(Subject::name);
+    for score in scores {
+        let name = score.subject.name();
+        // The canary is wrong on purpose.
+        if Some(name) != canary {
+            faults.extend(score.failing.first().map(|(origin, clause)| {
+                format!("{name}: the kernel itself fails {origin} by {clause}: mend that first")
+            }));
+        }
+        faults.extend(score.named_failures().into_iter().map(|(id, what)| {
+            format!("{name}: mutant {id} {what}: its clause promises more than it notices")
+        }));
+        faults.extend(score.vacuous.iter().map(|clause| {
+            format!("{name}: no case exercises {clause}: mend the generators or remove it")
+        }));
+        if score.declares_too_many() {
+            let (declared, all) = (score.declared(), score.judged.len());
+            faults.push(format!(
+                "{name}: {declared} of {all} mutants are declared equivalent, a tenth may be: find clauses for some"
+            ));
+        }
+        // A rewritten record may be lower; a reader of the change sees it there.
+        if !arguments.write {
+            faults.extend(record.drop_of(score));
+        }
+    }
+    faults
+}
+
+fn bar(subject: &Subject, format: Format) -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if format == Format::Json {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let style =
+        ProgressStyle::with_template("{prefix:>16} {bar:24} {pos:>4}/{len} mutants  {elapsed}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_prefix(subject.name());
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}

@@ -1,0 +1,161 @@
+//! What becomes of one mutant: it is asked the questions that execute the changed line, in order, and
+//! is dead at the first that the contract answers with a failure.
+
+use super::listing::Listing;
+use super::sample::Mutant;
+use super::suite::{Member, Suite, instruction_budget};
+use crate::check::{Session, ToolError, Workspace, attempt, check_prepared};
+use crate::oracle::{Observed, first_difference};
+use crate::verdict::Verdict;
+use kernels::arena::Arena;
+use kernels::backend::vm::VmBackend;
+use kernels::backend::{Backend, BackendError};
+use kernels::ptx::PtxError;
+use ptx_vm::{Limits, Options};
+
+/// What became of a mutant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    /// A clause failed.
+    Killed {
+        /// The clause.
+        clause: String,
+        /// Questions asked, the last included.
+        after: usize,
+        /// Where the last came from.
+        by: String,
+    },
+    /// Every question was answered as the reference does.
+    Survived {
+        /// Questions asked.
+        asked: usize,
+    },
+    /// Not distinguishable from the kernel by any input.
+    Equivalent {
+        /// What shows it, as checked just now.
+        evidence: String,
+        /// Why, where a person declared it.
+        reason: Option<String>,
+    },
+    /// The text is no PTX, or none the machine runs.
+    Rejected(String),
+}
+
+/// Judges mutants, one after another. One a thread.
+pub struct Judge<'s, 'a> {
+    stem: &'static str,
+    listing: &'s Listing<'a>,
+    suite: &'s Suite<'s>,
+    workspace: Workspace,
+}
+
+impl<'s, 'a> Judge<'s, 'a> {
+    /// A judge of mutants of module `stem`, whose text is `listing`.
+    pub fn new(
+        stem: &'static str,
+        listing: &'s Listing<'a>,
+        suite: &'s Suite<'s>,
+    ) -> Judge<'s, 'a> {
+        Judge { stem, listing, suite, workspace: Workspace::new() }
+    }
+
+    /// Asks one mutant.
+    ///
+    /// # Errors
+    /// When the tool fails.
+    pub fn judge(&mut self, mutant: &Mutant) -> Result<Fate, ToolError> {
+        let mut backend = self.machine_for(mutant);
+        let text = self.listing.with_line(&mutant.entry, mutant.line, &mutant.now);
+        match backend.replace_entry(self.stem, &mutant.entry, text) {
+            Ok(()) => {}
+            Err(BackendError::Ptx(PtxError::Parse { error, .. })) => {
+                return Ok(Fate::Rejected(error));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let questions = self.suite.reaching(&mutant.entry, mutant.block);
+        ask(&mut backend, questions, "", &mut self.workspace)
+    }
+
+    /// Asks a whole module in the kernel's place every question, until a clause that begins with
+    /// `expected` fails; one that fails otherwise is killed too, by what failed first.
+    ///
+    /// # Errors
+    /// When the tool fails.
+    pub fn judge_module(&mut self, ptx: &str, expected: &str) -> Result<Fate, ToolError> {
+        let mut backend = machine(instruction_budget(self.suite.members.iter()));
+        match backend.replace_module(self.stem, ptx) {
+            Ok(()) => {}
+            Err(BackendError::Ptx(PtxError::Parse { error, .. })) => {
+                return Ok(Fate::Rejected(error));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        ask(&mut backend, self.suite.members.iter(), expected, &mut self.workspace)
+    }
+
+    /// In how many cases a survivor leaves the very bits that the kernel leaves; `None` when one
+    /// differs.
+    ///
+    /// # Errors
+    /// When the tool fails.
+    pub fn same_bits(&mut self, mutant: &Mutant) -> Result<Option<usize>, ToolError> {
+        let (mut kernel, mut changed) = (self.machine_for(mutant), self.machine_for(mutant));
+        let text = self.listing.with_line(&mutant.entry, mutant.line, &mutant.now);
+        changed.replace_entry(self.stem, &mutant.entry, text)?;
+        let (mut expected, mut observed) = (Observed::default(), Observed::default());
+        let mut arena = Arena::new();
+        let mut cases = 0;
+        for member in self.suite.reaching(&mutant.entry, mutant.block) {
+            let prepared = &member.prepared;
+            for (backend, left) in [(&mut kernel, &mut expected), (&mut changed, &mut observed)] {
+                let mut session = Session { backend, arena: &mut arena };
+                if attempt(prepared, prepared.case.poison, &mut session)?.is_some() {
+                    return Ok(None);
+                }
+                left.gather(prepared, &arena);
+            }
+            if first_difference(prepared, &expected, &observed, "", "").is_some() {
+                return Ok(None);
+            }
+            cases += 1;
+        }
+        Ok(Some(cases))
+    }
+
+    fn machine_for(&self, mutant: &Mutant) -> VmBackend {
+        machine(instruction_budget(self.suite.reaching(&mutant.entry, mutant.block)))
+    }
+}
+
+fn machine(instructions: u64) -> VmBackend {
+    VmBackend::with(Limits { instructions, ..Limits::default() }, Options::default())
+}
+
+fn ask<'m, 'a: 'm>(
+    backend: &mut VmBackend,
+    questions: impl Iterator<Item = &'m Member<'a>>,
+    expected: &str,
+    workspace: &mut Workspace,
+) -> Result<Fate, ToolError> {
+    let (mut asked, mut killed) = (0, None);
+    for member in questions {
+        asked += 1;
+        let verdict = check_prepared(&member.prepared, member.examine, backend, workspace)?;
+        match &verdict {
+            Verdict::Disagree(_) | Verdict::Fault(_) => {
+                let clause = verdict.clause().unwrap_or_default().to_owned();
+                let is_expected = clause.starts_with(expected);
+                let by = member.origin.to_string();
+                let fate = Fate::Killed { clause, after: asked, by };
+                if is_expected {
+                    return Ok(fate);
+                }
+                killed.get_or_insert(fate);
+            }
+            Verdict::Unsupported(what) => return Ok(Fate::Rejected(what.clone())),
+            Verdict::Agree | Verdict::Discard(_) => {}
+        }
+    }
+    Ok(killed.unwrap_or(Fate::Survived { asked }))
+}

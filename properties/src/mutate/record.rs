@@ -1,0 +1,217 @@
+//! The scores that are checked in: `corpora/mutation.md`, a table for people that is read back to see
+//! whether a score dropped. A run replaces the rows and sections of its own contracts and leaves the
+//! others as they are.
+
+use super::Score;
+use super::judge::Fate;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// The file, under the corpora.
+pub const FILE: &str = "mutation.md";
+
+/// Points a score may differ by from sample to sample.
+const SAMPLING_POINTS: f64 = 3.0;
+
+const HEAD: &str = "\
+# Mutation scores
+
+How many of the wrong kernels made by changing one PTX instruction a contract's clauses notice. Written
+by `cargo run --release -- mutate --write`; a survivor is listed with its line. *Executed* are the PTX
+sites that some question of the suite executes, of those an edit applies to; only they are sampled.
+
+| contract | family | score | killed | survived | equivalent | rejected | executed sites | questions | named killed | seed |
+|---|---|---|---|---|---|---|---|---|---|---|
+";
+
+/// What is on record of one contract.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    /// Points of a hundred.
+    pub points: f64,
+    /// Mutants the score is a share of.
+    pub total: usize,
+    /// The seed of its sample.
+    pub seed: String,
+    row: String,
+    section: String,
+}
+
+/// The scores on record, by contract.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record(BTreeMap<String, Recorded>);
+
+impl Record {
+    /// Reads the record; an empty one when there is no file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or has a row that is no score.
+    pub fn read(corpora: &Path) -> Result<Record, String> {
+        let path = corpora.join(FILE);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Record::of(&text).map_err(|what| format!("{}: {what}", path.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Record::default()),
+            Err(error) => Err(format!("{}: {error}", path.display())),
+        }
+    }
+
+    fn of(text: &str) -> Result<Record, String> {
+        let mut record = BTreeMap::new();
+        let (table, sections) = text.split_once("\n## ").unwrap_or((text, ""));
+        for line in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
+            let bad = || format!("`{line}` is no score; write the file anew with `mutate --write`");
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let [name, _, score, killed, survived, .., seed] = cells[..] else { return Err(bad()) };
+            let points = score.trim_end_matches('%').trim().parse().map_err(|_| bad())?;
+            let count = |cell: &str| cell.parse::<usize>().map_err(|_| bad());
+            let total = count(killed)? + count(survived)?;
+            let (seed, row) = (seed.to_owned(), line.to_owned());
+            let recorded = Recorded { points, total, seed, row, section: String::new() };
+            record.insert(name.to_owned(), recorded);
+        }
+        for section in sections.split("\n## ").filter(|section| !section.is_empty()) {
+            let (name, body) = section.split_once('\n').unwrap_or((section, ""));
+            if let Some(recorded) = record.get_mut(name.trim()) {
+                recorded.section = body.trim().to_owned();
+            }
+        }
+        Ok(Record(record))
+    }
+
+    /// Puts a score in the place of the one on record.
+    pub fn put(&mut self, score: &Score) {
+        let Some(share) = score.share() else { return };
+        let named = score.named.len();
+        let row = format!(
+            "| {} | {} | {:.1} % | {} | {} | {} | {} | {} of {} | {} | {} | {} |",
+            score.subject.name(),
+            score.subject.family,
+            100.0 * share,
+            score.killed(),
+            score.survived(),
+            equivalent(score),
+            score.rejected(),
+            score.executed,
+            score.sites,
+            score.questions,
+            if named == 0 {
+                "not run".to_owned()
+            } else {
+                format!("{} of {named}", named - score.named_failures().len())
+            },
+            score.seed,
+        );
+        let recorded = Recorded {
+            points: 100.0 * share,
+            total: score.total(),
+            seed: score.seed.clone(),
+            row,
+            section: section(score),
+        };
+        self.0.insert(score.subject.name().to_owned(), recorded);
+    }
+
+    /// What is on record of a contract.
+    pub fn contract(&self, name: &str) -> Option<&Recorded> {
+        self.0.get(name)
+    }
+
+    /// Whether a score is lower than the one on record by more than its sample explains: three points,
+    /// and what two mutants weigh where the sample is small.
+    pub fn drop_of(&self, score: &Score) -> Option<String> {
+        let recorded = self.contract(score.subject.name())?;
+        let points = 100.0 * score.share()?;
+        let slack = SAMPLING_POINTS.max(200.0 / score.total() as f64);
+        (points < recorded.points - slack).then(|| {
+            format!(
+                "{}: {points:.1} % of {} mutants killed, {:.1} % of {} on record in {FILE}: strengthen the \
+                 clauses or generators until the survivors above die",
+                score.subject.name(),
+                score.total(),
+                recorded.points,
+                recorded.total
+            )
+        })
+    }
+
+    /// The file's text.
+    pub fn text(&self) -> String {
+        let mut text = HEAD.to_owned();
+        for recorded in self.0.values() {
+            text.push_str(&recorded.row);
+            text.push('\n');
+        }
+        for (name, recorded) in &self.0 {
+            let _ = write!(text, "\n## {name}\n\n{}\n", recorded.section.trim());
+        }
+        text
+    }
+}
+
+fn equivalent(score: &Score) -> String {
+    let (all, declared) = (score.equivalent(), score.declared());
+    if declared == 0 { all.to_string() } else { format!("{all} ({declared} declared)") }
+}
+
+/// Survivors and declared equivalents, a line each.
+fn section(score: &Score) -> String {
+    let mut text = String::new();
+    for judged in &score.judged {
+        let mutant = &judged.mutant;
+        let source = mutant
+            .source
+            .as_ref()
+            .map_or(String::new(), |(file, line)| format!(" ({file}:{line})"));
+        let edit = format!("`{}` → `{}`", flat(&mutant.was), flat(&mutant.now));
+        let place = format!("{}.ptx:{}{source}", score.subject.name(), mutant.line);
+        match &judged.fate {
+            Fate::Survived { asked } => {
+                let _ = writeln!(text, "- survived {asked}: {} {place}: {edit}", mutant.operator);
+            }
+            Fate::Equivalent { evidence, reason: Some(reason) } => {
+                let _ = writeln!(text, "- equivalent ({evidence}): {place}: {edit}: {reason}");
+            }
+            _ => {}
+        }
+    }
+    if text.is_empty() {
+        text.push_str("No survivor.\n");
+    }
+    text
+}
+
+/// A PTX line on one line of a table: blanks joined, nothing for an empty one.
+fn flat(line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    if words.is_empty() { "nothing".to_owned() } else { words.join(" ").replace('`', "'") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, score: &str) -> String {
+        format!("| {name} | f | {score} | 90 | 10 | 0 | 0 | 1 of 2 | 3 | not run | abc |")
+    }
+
+    #[test]
+    fn a_record_reads_back() {
+        let text = format!(
+            "{HEAD}{}\n{}\n\n## a\n\n- x\n\n## b\n\nNo survivor.\n",
+            row("a", "90.0 %"),
+            row("b", "91.5 %")
+        );
+        let record = Record::of(&text).expect("a record");
+        assert_eq!(record.text(), text);
+        let recorded = record.contract("a").expect("a row");
+        assert_eq!((recorded.points, recorded.total, recorded.seed.as_str()), (90.0, 100, "abc"));
+    }
+
+    #[test]
+    fn a_row_that_is_no_score_is_refused() {
+        for bad in [row("a", "many"), "| a | f |".to_owned()] {
+            assert!(Record::of(&format!("{HEAD}{bad}\n")).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Which mutants are tried: sites in an order that a seed decides, one edit a site. The same seed,
+//! text and suite give the same sample on every machine.
+
+use super::changes::Changes;
+use super::listing::{Listing, Site};
+use super::operators::{Operator, edits};
+use super::suite::Suite;
+use crate::choices::mix;
+
+/// One wrong kernel: one line of one entry changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mutant {
+    /// The kind of edit.
+    pub operator: Operator,
+    /// The entry.
+    pub entry: String,
+    /// PTX line, from 1.
+    pub line: u32,
+    /// CUDA file under `kernels/cuda`, and line.
+    pub source: Option<(String, u32)>,
+    /// The line as it stands.
+    pub was: String,
+    /// The line in its place.
+    pub now: String,
+    /// The basic block of its entry.
+    pub block: usize,
+}
+
+/// What was chosen of a module.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// In the order of the seed; each is executed by some question.
+    pub mutants: Vec<Mutant>,
+    /// Sites an edit applies to.
+    pub sites: usize,
+    /// Those that some question executes.
+    pub executed: usize,
+}
+
+/// A seed from a commit's hash, or from any other word.
+pub fn seed_of(word: &str) -> u64 {
+    word.bytes().fold(0, |seed, byte| mix(seed, u64::from(byte)))
+}
+
+/// Draws at most `most` mutants of a module that the suite executes; where `changes` is given, only of
+/// lines that came from changed source.
+pub fn sample(
+    listing: &Listing<'_>,
+    module: &ptx_vm::Module,
+    suite: &Suite<'_>,
+    most: usize,
+    seed: u64,
+    changes: Option<&Changes>,
+) -> Sample {
+    let sites = listing.sites();
+    let mut chosen = Sample::default();
+    let mut order: Vec<(u64, usize, usize)> = Vec::new();
+    for (at, site) in sites.iter().enumerate() {
+        let is_changed = |changes: &Changes| {
+            site.source.is_some_and(|(file, line)| changes.has_line(file, line))
+        };
+        if !changes.is_none_or(is_changed) || edits(&sites, at).is_empty() {
+            continue;
+        }
+        chosen.sites += 1;
+        let Some(block) = block_of(module, site) else { continue };
+        if suite.reaching(site.entry, block).next().is_some() {
+            chosen.executed += 1;
+            order.push((mix(seed, u64::from(site.line)), at, block));
+        }
+    }
+    order.sort_unstable();
+    for (rank, at, block) in order.into_iter().take(most) {
+        let site = &sites[at];
+        let edits = edits(&sites, at);
+        let edit = &edits[(mix(rank, seed) % edits.len() as u64) as usize];
+        chosen.mutants.push(Mutant {
+            operator: edit.operator,
+            entry: site.entry.to_owned(),
+            line: site.line,
+            source: site.source.map(|(file, line)| (file.to_owned(), line)),
+            was: listing.line(site.line).to_owned(),
+            now: edit.now.clone(),
+            block,
+        });
+    }
+    chosen
+}
+
+/// The basic block a site lies in.
+fn block_of(module: &ptx_vm::Module, site: &Site<'_>) -> Option<usize> {
+    let blocks = module.entry(site.entry)?.blocks();
+    blocks.partition_point(|block| block.ptx_line <= site.line).checked_sub(1)
+}

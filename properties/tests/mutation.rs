@@ -1,0 +1,152 @@
+//! The canary's mutants: one that must die, one that must live, one that is no other kernel, one that is
+//! no PTX. The canary is wrong in its tail on purpose; the cases that show it judge no mutant.
+
+use properties::mutate::equivalents::Equivalents;
+use properties::mutate::judge::{Fate, Judge};
+use properties::mutate::listing::Listing;
+use properties::mutate::operators::Operator;
+use properties::mutate::sample::{Mutant, sample, seed_of};
+use properties::mutate::suite::{Suite, questions};
+use properties::mutate::{Plan, mutate};
+use properties::subject::{Subject, canary};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+const CASES: u64 = 300;
+
+fn subject() -> &'static Subject {
+    canary().expect("the canary loads")
+}
+
+/// Runs `ask` with a judge of the canary, its listing and its suite.
+fn judged<T>(ask: impl FnOnce(&mut Judge<'_, '_>, &Listing<'_>, &Suite<'_>) -> T) -> T {
+    let questions = questions(subject(), Path::new("no corpora"), CASES).expect("questions");
+    let suite = Suite::measure(subject(), &questions, 2).expect("the canary answers");
+    let listing = Listing::of(kernels::ptx::module_text(subject().name()).expect("its PTX"));
+    ask(&mut Judge::new(subject().name(), &listing, &suite), &listing, &suite)
+}
+
+/// The mutant that puts `now` in the place of the first executed line that contains `was`.
+fn mutant(listing: &Listing<'_>, suite: &Suite<'_>, was: &str, now: &str) -> Mutant {
+    let module = kernels::ptx::module(subject().name()).expect("its PTX");
+    let all = sample(listing, module, suite, usize::MAX, 0, None).mutants;
+    let found = all.into_iter().filter(|one| one.was.contains(was)).min_by_key(|one| one.line);
+    let found = found.unwrap_or_else(|| panic!("no executed line has `{was}`"));
+    let now = found.was.replace(was, now);
+    Mutant { operator: Operator::Arithmetic, now, ..found }
+}
+
+#[test]
+fn the_planted_bug_judges_no_mutant() {
+    judged(|_, _, suite| {
+        assert!(!suite.failing.is_empty(), "the canary's bug shows");
+        assert!(suite.failing.iter().all(|(_, clause)| clause == "tolerance.y.all"));
+        assert!(suite.members.len() > suite.failing.len(), "most cases are answered well");
+    });
+}
+
+#[test]
+fn a_wrong_sum_is_killed_and_the_clause_is_named() {
+    judged(|judge, listing, suite| {
+        let wrong = mutant(listing, suite, "add.f32", "sub.f32");
+        let fate = judge.judge(&wrong).expect("judged");
+        let Fate::Killed { clause, after, .. } = fate else { panic!("{fate:?}") };
+        assert_eq!(clause, "tolerance.y.all");
+        assert!(after <= 20, "after {after} cases");
+    });
+}
+
+#[test]
+fn a_load_beside_the_row_is_killed_by_the_machine() {
+    judged(|judge, listing, suite| {
+        let wrong = mutant(listing, suite, "%f121, [%rd100]", "%f121, [%rd100+16384]");
+        let fate = judge.judge(&wrong).expect("judged");
+        assert!(
+            matches!(&fate, Fate::Killed { clause, .. } if clause.starts_with("house.")),
+            "{fate:?}"
+        );
+    });
+}
+
+#[test]
+fn an_endless_loop_is_killed_by_its_budget() {
+    judged(|judge, listing, suite| {
+        // A branch to itself: whoever comes here never leaves.
+        let wrong = mutant(listing, suite, "@%p23 bra 	$L__BB0_33", "$Lhere: bra 	$Lhere");
+        let fate = judge.judge(&wrong).expect("judged");
+        assert!(
+            matches!(&fate, Fate::Killed { clause, .. } if clause == "house.budget"),
+            "{fate:?}"
+        );
+    });
+}
+
+#[test]
+fn another_order_of_summation_survives() {
+    judged(|judge, listing, suite| {
+        // a + b for b + a: no bit changes. No operator makes this edit; a test must see a survivor.
+        let same = mutant(listing, suite, "%f86, %f140, %f141", "%f86, %f141, %f140");
+        assert!(
+            matches!(judge.judge(&same).expect("judged"), Fate::Survived { asked } if asked > 0)
+        );
+        assert!(judge.same_bits(&same).expect("compared").is_some_and(|cases| cases > 0));
+        // The sum of two other terms: within the bound only by chance, and with other bits.
+        let other = mutant(listing, suite, "%f86, %f140, %f141", "%f86, %f140, %f142");
+        assert_eq!(judge.same_bits(&other).expect("compared"), None);
+    });
+}
+
+#[test]
+fn what_is_no_ptx_is_told_apart() {
+    judged(|judge, listing, suite| {
+        for nonsense in ["add.f32 [", "frobnicate.f32"] {
+            let wrong = mutant(listing, suite, "add.f32", nonsense);
+            let fate = judge.judge(&wrong).expect("judged");
+            assert!(matches!(fate, Fate::Rejected(_)), "{nonsense}: {fate:?}");
+        }
+    });
+}
+
+#[test]
+fn a_run_is_a_function_of_its_seed() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let plan = |seed: &str| Plan {
+        subject: subject(),
+        corpora: PathBuf::from("no corpora"),
+        cases: CASES,
+        sample: 1000,
+        seed: seed.to_owned(),
+        threads: 2,
+        until: None,
+        changes: None,
+        named: Vec::new(),
+        assembler: None,
+        equivalents: Equivalents::default(),
+    };
+    let run = |plan: &Plan| mutate(plan, &STOP, &mut |_| {}).expect("a score");
+    let first = run(&plan("a"));
+    let again = run(&plan("a"));
+    let fates = |score: &properties::mutate::Score| {
+        score.judged.iter().map(|one| (one.mutant.clone(), one.fate.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(fates(&first), fates(&again));
+    assert_eq!(first.judged.len(), first.executed, "every executed site has one mutant");
+    assert!(first.share().is_some_and(|share| share > 0.7), "{:?}", first.share());
+    assert_ne!(seed_of("a"), seed_of("b"));
+}
+
+#[test]
+fn a_declared_equivalent_is_known_and_leaves_the_kernels_bits() {
+    let root = kernels::ptx::sources::checkout_root().expect("a checkout");
+    let declared = Equivalents::read(&root).expect("declarations");
+    judged(|judge, listing, suite| {
+        let found = mutant(listing, suite, "@%p5 bra", "");
+        let never = Mutant { now: String::new(), ..found };
+        assert!(declared.reason_for(subject().name(), &never).is_some());
+        assert!(judge.same_bits(&never).expect("compared").is_some_and(|cases| cases > 0));
+        // The wide load always: no declaration speaks of it, and rows that are not aligned fault.
+        let always = Mutant { now: "bra $L__BB0_7;".to_owned(), ..never };
+        assert_eq!(declared.reason_for(subject().name(), &always), None);
+        assert!(matches!(judge.judge(&always).expect("judged"), Fate::Killed { .. }));
+    });
+}
