@@ -223,6 +223,14 @@ fn a_missing_fence_before_a_flag() {
     race(run(&late, 2, 64));
     // Nobody waits for the other warp's stores.
     race(run(&flag("membar.gl;", set, wait, "bar.sync 0;"), 2, 64));
+    // Nor for those that were there before the fence by chance.
+    let by_chance = "@!%p2 bra R;add.u32 %r9, %r1, 7;setp.lt.u32 %p5, %r1, 32;@%p5 st.global.u32 [%rd3], %r9;@%p5 bra E;\n\
+                     FENCEmov.u32 %r4, 1;setp.eq.u32 %p6, %r1, 32;@%p6 st.volatile.global.u32 [%rd1+2048], %r4;bra E;\n\
+                     R: @!%p1 bra E;L: ld.volatile.global.u32 %r4, [%rd1+2048];setp.eq.u32 %p4, %r4, 0;@%p4 bra L;ld.global.u32 %r6, [%rd1+4];E:";
+    race(run(&by_chance.replace("FENCE", "membar.gl;"), 2, 64));
+    let met = by_chance.replace("@%p5 bra E;", "bar.sync 0;@%p5 bra E;");
+    fine(run(&met.replace("FENCE", "membar.gl;"), 2, 64));
+    race(run(&met.replace("FENCE", ""), 2, 64));
     // The reader's other threads do not wait for the one that saw the flag.
     race(run(&flag("bar.sync 0;membar.gl;", set, wait, ""), 2, 64));
     // A flag that is no strong access is a race itself.

@@ -62,22 +62,23 @@ impl Races {
                 return Ok(());
             }
             for byte in 0..4 {
-                *shadow.byte(cell * 4 + byte) = old.map(|record| {
+                let parts = old.map(|record| {
                     let touches = self.current(record) && record >> byte & 1 != 0;
                     if touches { self.part_of(record, byte) } else { 0 }
                 });
+                shadow.set_byte(cell * 4 + byte, parts);
             }
             shadow.writers[cell] = self.mark();
             shadow.lines[cell / LINE].owner = self.mark();
         }
         for byte in (0..4).filter(|byte| mask >> byte & 1 != 0) {
-            let old = *shadow.byte(cell * 4 + byte);
+            let old = shadow.byte(cell * 4 + byte);
             let new = self.judge(old, mine, act).map_err(|(race, record)| Foe {
                 race,
                 byte,
                 other: self.name(record, byte),
             })?;
-            *shadow.byte(cell * 4 + byte) = new;
+            shadow.set_byte(cell * 4 + byte, new);
         }
         if act.store && mask == WHOLE {
             shadow.set_cell(cell, Records { writer: mine, ..Records::default() });

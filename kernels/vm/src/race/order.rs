@@ -40,7 +40,7 @@ pub(crate) struct Standing {
 impl Standing {
     pub fn restart(&mut self, serial: u32, tick: u32) {
         self.serial = serial;
-        self.barrier = tick;
+        self.barrier = tick - 1;
         self.seen = 0;
         self.clock.clear();
         self.pending.clear();

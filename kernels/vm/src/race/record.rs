@@ -42,6 +42,11 @@ fn among<const STORE: bool>(
     for reader in &*readers {
         read |= foreign.holds(*reader);
     }
+    if STORE {
+        for other in &*others {
+            read |= foreign.holds(*other);
+        }
+    }
     if stored || STORE && read {
         return false;
     }

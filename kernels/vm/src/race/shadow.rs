@@ -81,7 +81,8 @@ pub(crate) struct Shadow {
     pub(super) writers: Vec<u32>,
     pub(super) readers: Vec<u32>,
     pub(super) others: Vec<u32>,
-    bytes: Vec<Records>,
+    /// Writer, reader and other of each byte.
+    bytes: Vec<[u32; 3]>,
 }
 
 impl Shadow {
@@ -119,10 +120,16 @@ impl Shadow {
         self.others[cell] = records.other;
     }
 
-    pub(super) fn byte(&mut self, byte: usize) -> &mut Records {
+    pub(super) fn byte(&self, byte: usize) -> Records {
+        let [writer, reader, other] = self.bytes.get(byte).copied().unwrap_or_default();
+        Records { writer, reader, other }
+    }
+
+    pub(super) fn set_byte(&mut self, byte: usize, records: Records) {
         if self.bytes.is_empty() {
-            self.bytes = vec![Records::default(); self.writers.len() * 4];
+            // Zeroed memory, as above.
+            self.bytes = vec![[0; 3]; self.writers.len() * 4];
         }
-        &mut self.bytes[byte]
+        self.bytes[byte] = [records.writer, records.reader, records.other];
     }
 }
