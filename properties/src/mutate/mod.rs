@@ -3,7 +3,7 @@
 //! clauses or the generators, or no wrong kernel at all, and then says why.
 //!
 //! Automatic mutants change one PTX instruction ([`operators`]); a seed samples them by site
-//! ([`sample`]). Each is asked the same questions ([`suite`]), those that execute the changed line, and
+//! ([`mod@sample`]). Each is asked the same questions ([`suite`]), those that execute the changed line, and
 //! dies at the first wrong answer ([`judge`]). A survivor whose machine code is the kernel's own is no
 //! mutant ([`machine_code`]); one declared equivalent ([`equivalents`]) must give the kernel's own bits.
 

@@ -11,8 +11,10 @@ use std::path::Path;
 /// The file, under the corpora.
 pub const FILE: &str = "mutation.md";
 
-/// Points a score may differ by from sample to sample.
-const SAMPLING_POINTS: f64 = 3.0;
+/// Points a score may differ by in any case.
+const LEAST_SLACK_POINTS: f64 = 3.0;
+/// Standard errors of a sample's share that a score may differ by.
+const SLACK_ERRORS: f64 = 2.5;
 
 const HEAD: &str = "\
 # Mutation scores
@@ -118,11 +120,11 @@ impl Record {
     }
 
     /// Whether a score is lower than the one on record by more than its sample explains: three points,
-    /// and what two mutants weigh where the sample is small.
+    /// or two and a half standard errors of a share of so few mutants.
     pub fn drop_of(&self, score: &Score) -> Option<String> {
         let recorded = self.contract(score.subject.name())?;
         let points = 100.0 * score.share()?;
-        let slack = SAMPLING_POINTS.max(200.0 / score.total() as f64);
+        let slack = slack_points(recorded.points, score.total());
         (points < recorded.points - slack).then(|| {
             format!(
                 "{}: {points:.1} % of {} mutants killed, {:.1} % of {} on record in {FILE}: strengthen the \
@@ -147,6 +149,13 @@ impl Record {
         }
         text
     }
+}
+
+/// Points by which the share of this many mutants may fall short of a score by chance.
+fn slack_points(points: f64, total: usize) -> f64 {
+    let share = (points / 100.0).clamp(0.0, 1.0);
+    let error = (share * (1.0 - share) / total as f64).sqrt();
+    LEAST_SLACK_POINTS.max(100.0 * SLACK_ERRORS * error)
 }
 
 fn equivalent(score: &Score) -> String {
@@ -206,6 +215,13 @@ mod tests {
         assert_eq!(record.text(), text);
         let recorded = record.contract("a").expect("a row");
         assert_eq!((recorded.points, recorded.total, recorded.seed.as_str()), (90.0, 100, "abc"));
+    }
+
+    #[test]
+    fn a_small_sample_may_differ_more() {
+        assert_eq!(slack_points(100.0, 25), 3.0);
+        assert!((slack_points(80.0, 25) - 20.0).abs() < 1e-9);
+        assert!((slack_points(80.0, 400) - 5.0).abs() < 1e-9);
     }
 
     #[test]
