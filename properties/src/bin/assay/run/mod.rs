@@ -14,8 +14,8 @@ use argument::Argument;
 use buffer::Made;
 use error::RunError;
 use ptx_vm::{
-    Coverage, Entry, FloatModel, Launch, Lcov, Limits, Memory, Module, Options, Stats, Stop, Watch,
-    launch, launch_watched,
+    Coverage, Entry, FloatModel, Launch, Lcov, Limits, Memory, Module, Options, Schedule, Stats,
+    Stop, Watch, launch, launch_watched,
 };
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,13 @@ pub struct Arguments {
     /// Check bounds, alignment and barriers only, not initialisation, marks and races.
     #[arg(long)]
     no_checks: bool,
+    /// Report as well what hardware lets pass: masks that name missing lanes, threads gone before a
+    /// barrier, one barrier reached at two places, copies under way at an exit.
+    #[arg(long, conflicts_with = "no_checks")]
+    strict: bool,
+    /// Run blocks and warps in an order drawn from this seed: results that depend on it differ.
+    #[arg(long, value_name = "SEED")]
+    order: Option<u64>,
     /// Whose approximate functions.
     #[arg(long, value_enum, default_value_t = Model::H200)]
     model: Model,
@@ -182,6 +189,10 @@ impl Run<'_> {
         let mut options = Options::default();
         if self.arguments.no_checks {
             options.checks = false;
+        }
+        options.strict = self.arguments.strict;
+        if let Some(seed) = self.arguments.order {
+            options.schedule = Schedule::Seeded(seed);
         }
         if self.arguments.model == Model::Rounded {
             options.float_model = FloatModel::Portable;
