@@ -265,12 +265,10 @@ impl Source<'_> {
                 choices.choose(path.child(what), count as u64) as usize
             };
             match self.choices.choose(path.child("kind"), 4) {
-                0 | 1 => {}
-                2 => valid = anywhere(self.choices, "valid"),
-                _ if self.choices.choose(path.child("lone_last"), 2) == 1 => {
-                    lone_at = Some(count - 1)
-                }
-                _ => lone_at = Some(anywhere(self.choices, "lone_at")),
+                0 => {}
+                1 => valid = anywhere(self.choices, "valid"),
+                2 => lone_at = Some(anywhere(self.choices, "lone_at")),
+                _ => lone_at = Some(count - 1),
             }
         }
         let mut ids: Vec<i64> = Vec::with_capacity(count);
