@@ -299,6 +299,13 @@ fn what_cannot_be_compared_says_where_and_why() {
     let mut none = base.clone();
     none.retain(|path, _| !path.starts_with("contracts"));
     assert!(error(&none, &base).contains("base has no contracts/"), "{}", error(&none, &base));
+    let mut twice = base.clone();
+    twice.insert("contracts/other/scale_rows.yaml".to_owned(), base[file].clone());
+    let said = error(&base, &twice);
+    assert!(
+        said.starts_with("head has contracts/families/scale_rows.yaml and contracts/other/"),
+        "{said}"
+    );
     let mut known = base.clone();
     known.insert("corpora/known_failures.yaml".to_owned(), "- {contract: x}\n".to_owned());
     assert!(error(&base, &known).starts_with("corpora/known_failures.yaml (head):"));

@@ -22,7 +22,8 @@ pub fn strays(root: &Path, contracts: &[&str]) -> Result<Vec<CorpusError>, Corpu
     for path in entries(root)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() && contracts.contains(&name.as_str()) {
-            let is_case = |path: &PathBuf| has_extension(path, "yaml") || is_note(path);
+            let is_case =
+                |path: &PathBuf| (has_extension(path, "yaml") && !path.is_dir()) || is_note(path);
             strays.extend(entries(&path)?.into_iter().filter(|path| !is_case(path)).map(|path| {
                 let what = "its name is no stored case's".to_owned();
                 CorpusError::Stray { path, what, remedy: "end it in .yaml, or move it away" }
@@ -68,7 +69,7 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension == wanted)
 }
 
-/// Text for people may lie anywhere.
+/// Text for people may lie anywhere; a folder is none, whatever it is called.
 fn is_note(path: &Path) -> bool {
-    has_extension(path, "md")
+    has_extension(path, "md") && path.is_file()
 }

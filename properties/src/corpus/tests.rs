@@ -236,7 +236,7 @@ fn only_the_repositorys_own_cases_have_a_short_path_in_their_command() {
 fn what_would_never_be_replayed_is_named() {
     let (_keep, root) = corpora();
     write_regression(&root, subject(), &case(5), &fault(), "vm").expect("written");
-    for folder in ["golden", "argmax_row"] {
+    for folder in ["golden", "argmax_row", "argmax_rows/old.md"] {
         std::fs::create_dir(root.join(folder)).expect("made");
     }
     for file in [
@@ -252,10 +252,11 @@ fn what_would_never_be_replayed_is_named() {
     }
     let strays = strays(&root, &["argmax_rows"]).expect("listed");
     let texts: Vec<_> = strays.iter().map(ToString::to_string).collect();
-    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert_eq!(texts.len(), 4, "{texts:?}");
     assert!(texts[0].contains("argmax_row: no contract is named `argmax_row`; give"), "{texts:?}");
     assert!(texts[1].contains("case.yml: its name is no stored case's; end it in .yaml"));
-    assert!(texts[2].contains("loose.yaml: it lies in no contract's folder; move"));
+    assert!(texts[2].contains("old.md: its name is no stored case's"), "{texts:?}");
+    assert!(texts[3].contains("loose.yaml: it lies in no contract's folder; move"));
     assert!(super::strays(&root.join("none"), &[]).expect("no corpora").is_empty());
 }
 

@@ -48,11 +48,14 @@ pub fn regressions(
     }
 }
 
-/// The stored cases of a contract, by file stem.
+/// The stored cases of a contract, by file stem: what a replay would look at, so nothing hidden and
+/// nothing in folders of its own.
 fn stored(tree: &Tree<'_>, contract: &str) -> BTreeMap<String, String> {
     let folder = format!("corpora/{contract}");
     let stem = |path: &str| {
-        path.strip_prefix(&folder)?.strip_prefix('/')?.strip_suffix(".yaml").map(str::to_owned)
+        let file = path.strip_prefix(&folder)?.strip_prefix('/')?;
+        let is_case = !file.starts_with('.') && !file.contains('/');
+        file.strip_suffix(".yaml").filter(|_| is_case).map(str::to_owned)
     };
     let files = tree.under(&folder).filter_map(|path| Some((stem(path)?, path.to_owned())));
     files.collect()
@@ -94,18 +97,23 @@ struct Stored {
 }
 
 impl Stored {
-    /// Whether `newer` is this case with what a later version of the contract asks for beside it.
+    /// Whether `newer` is this case with what a later version of the contract asks for beside it: new
+    /// sections, and new entries of sections; those it had are as they were.
     fn is_migrated(&self, newer: &Stored) -> bool {
-        newer.version > self.version && within(&self.input, &newer.input)
+        newer.version > self.version
+            && holds_all(&self.input, &newer.input, |section, newer| {
+                section == newer || holds_all(section, newer, |entry, newer| entry == newer)
+            })
     }
 }
 
-fn within(less: &Value, more: &Value) -> bool {
+/// Whether every entry of an object has one of that name in the other, alike by `alike`.
+fn holds_all(less: &Value, more: &Value, alike: impl Fn(&Value, &Value) -> bool) -> bool {
     match (less, more) {
         (Value::Object(less), Value::Object(more)) => {
-            less.iter().all(|(key, value)| more.get(key).is_some_and(|other| within(value, other)))
+            less.iter().all(|(key, value)| more.get(key).is_some_and(|other| alike(value, other)))
         }
-        (less, more) => less == more,
+        _ => false,
     }
 }
 

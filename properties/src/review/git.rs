@@ -56,6 +56,15 @@ pub enum ReviewError {
         /// What would be right.
         remedy: String,
     },
+    /// Two files of a tree are one contract by their name.
+    TwoContracts {
+        /// Which tree.
+        tree: String,
+        /// One of them.
+        first: String,
+        /// The other.
+        second: String,
+    },
     /// A tree has no contracts at all.
     NoContracts {
         /// Which tree.
@@ -97,6 +106,10 @@ impl fmt::Display for ReviewError {
             ReviewError::File { tree, path, what, remedy } => {
                 write!(f, "{path} ({tree}): {what}; {remedy}")
             }
+            ReviewError::TwoContracts { tree, first, second } => write!(
+                f,
+                "{tree} has {first} and {second}: a contract has one file; remove or rename one of them"
+            ),
             ReviewError::NoContracts { tree } => write!(
                 f,
                 "{tree} has no contracts/<family>/<kernel>.yaml; it predates the contract format, or is another project: name a base that has contracts"

@@ -39,8 +39,9 @@ impl Paired {
     }
 }
 
-/// The contract files of a tree, by their stem.
-fn files(tree: &Tree<'_>) -> BTreeMap<String, String> {
+/// The contract files of a tree, by their stem, which only one may have: two would be one contract, and
+/// which of them is built is not for a review to guess.
+fn files(tree: &Tree<'_>) -> Result<BTreeMap<String, String>, ReviewError> {
     let is_contract = |path: &str| {
         let parts: Vec<&str> = path.split('/').collect();
         matches!(parts.as_slice(), [_, family, file]
@@ -48,16 +49,22 @@ fn files(tree: &Tree<'_>) -> BTreeMap<String, String> {
     };
     let stem = |path: &str| {
         let file = path.rsplit('/').next().unwrap_or(path);
-        file.trim_end_matches(".yaml").to_owned()
+        file.strip_suffix(".yaml").unwrap_or(file).to_owned()
     };
-    let paths = tree.under("contracts").filter(|path| is_contract(path));
-    paths.map(|path| (stem(path), path.to_owned())).collect()
+    let mut files = BTreeMap::new();
+    for path in tree.under("contracts").filter(|path| is_contract(path)) {
+        if let Some(first) = files.insert(stem(path), path.to_owned()) {
+            let (tree, second) = (tree.name.clone(), path.to_owned());
+            return Err(ReviewError::TwoContracts { tree, first, second });
+        }
+    }
+    Ok(files)
 }
 
 /// Reads the contracts of both trees that differ, and pairs them. Names of all contracts of the head
 /// come with it, changed or not.
 pub fn pair(base: &Tree<'_>, head: &Tree<'_>) -> Result<(Vec<Paired>, Vec<String>), ReviewError> {
-    let (before, after) = (files(base), files(head));
+    let (before, after) = (files(base)?, files(head)?);
     for (tree, files) in [(base, &before), (head, &after)] {
         if files.is_empty() {
             return Err(ReviewError::NoContracts { tree: tree.name.clone() });
