@@ -107,7 +107,10 @@ fn explain(message: &str) -> (String, String) {
 /// Whether a text is a web address with a path, as a link to an issue is.
 pub fn is_link(link: &str) -> bool {
     let rest = link.strip_prefix("https://").or_else(|| link.strip_prefix("http://"));
-    rest.is_some_and(|rest| rest.contains('/') && !rest.contains(char::is_whitespace))
+    let parts = rest
+        .filter(|rest| !rest.contains(char::is_whitespace))
+        .and_then(|rest| rest.split_once('/'));
+    parts.is_some_and(|(host, path)| !host.is_empty() && !path.trim_matches('/').is_empty())
 }
 
 /// "write `nearest`", or the whole list when nothing is near.
@@ -144,4 +147,24 @@ fn edit_distance(a: &str, b: &str) -> usize {
         }
     }
     rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_link;
+
+    #[test]
+    fn a_link_leads_somewhere() {
+        assert!(is_link("https://example.org/issues/9") && is_link("http://tracker/9"));
+        for text in [
+            "https:///",
+            "https:///x",
+            "https://example.org",
+            "https://example.org/",
+            "issues/9",
+            "https://a b/c",
+        ] {
+            assert!(!is_link(text), "{text}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use super::git::ReviewError;
 use super::tree::Tree;
 use contracts::format::HistoryEntry;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 /// Where weakenings are explained that no contract's own history can explain any more.
 pub const ELSEWHERE: &str = "contracts/history.yaml";
@@ -115,12 +116,56 @@ impl History {
             return Some(format!("`{}` was there before this change", entry.because));
         }
         let clause_words: Vec<String> = entry.clauses.iter().map(|clause| plain(clause)).collect();
-        let said = because.split(' ').filter(|word| {
+        let own = |word: &&str| {
             !clause_words.iter().any(|clause| clause.split(' ').any(|part| part == *word))
-        });
-        if said.count() < FEWEST_WORDS {
+        };
+        // The same word again says no more, and neither does a letter or a number.
+        let said: BTreeSet<&str> =
+            because.split(' ').filter(own).flat_map(words).filter(|word| is_word(word)).collect();
+        if said.len() < FEWEST_WORDS {
             return Some(format!("`{}` gives no reason of its own", entry.because));
         }
         None
+    }
+}
+
+/// From here on, scripts that put no space between words.
+const UNSPACED: char = '\u{2e80}';
+
+/// The words of a piece of text without spaces: one, or every character where the script has none.
+fn words(piece: &str) -> Vec<&str> {
+    if !piece.contains(|c: char| c >= UNSPACED) {
+        return vec![piece];
+    }
+    piece.char_indices().map(|(at, c)| &piece[at..at + c.len_utf8()]).collect()
+}
+
+fn is_word(word: &str) -> bool {
+    word.chars().filter(|c| c.is_alphabetic()).count() > 1 || word.starts_with(|c| c >= UNSPACED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(because: &str) -> Option<String> {
+        let clauses = vec!["tolerance.o.bf16".to_owned()];
+        let link = "https://example.org/issues/9".to_owned();
+        let entry = Entry { clauses, because: because.to_owned(), link };
+        History { before: Vec::new(), after: vec![entry.clone()] }.fault(&entry)
+    }
+
+    #[test]
+    fn a_reason_has_words_of_its_own() {
+        for because in
+            ["three roundings that nothing averages", "三次舍入没有平均", "β is rounded twice now"]
+        {
+            assert_eq!(fault(because), None, "{because}");
+        }
+        for because in
+            ["x x x x", "1 2 3 4", "asdf asdf asdf asdf", "the tolerance of o bf16", "舍入", ""]
+        {
+            assert!(fault(because).is_some(), "{because}");
+        }
     }
 }

@@ -183,7 +183,6 @@ fn judges_changed(base: &Tree<'_>, head: &Tree<'_>) -> Vec<String> {
         let other = head.under(folder).filter(|path| !base.same(path, head, path));
         changed.extend(gone.chain(other).map(str::to_owned));
     }
-    changed.sort();
     let shown = changed.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
     match changed.len() {
         0 => Vec::new(),

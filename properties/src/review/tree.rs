@@ -8,7 +8,18 @@ use std::path::Path;
 /// Folders that say what is promised, replayed and shipped.
 const JUDGED: [&str; 4] = ["contracts", "corpora", "kernels/cuda", "kernels/ptx"];
 /// What judges; a change there weakens without changing a word of a contract.
-pub const JUDGES: [&str; 4] = [".github", "contracts/src", "properties/src", "properties/tests"];
+pub const JUDGES: [&str; 10] = [
+    "contracts/src",
+    "contracts/tests",
+    "properties/src",
+    "properties/tests",
+    "reference",
+    "kernels/src",
+    "kernels/vm",
+    "fuzz",
+    ".ci",
+    ".github",
+];
 
 /// Where a file's content is.
 #[derive(Clone, Debug, PartialEq, Eq)]

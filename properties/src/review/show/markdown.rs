@@ -18,10 +18,11 @@ const MOST_ROWS: usize = 60;
 
 /// The comment.
 pub fn markdown(review: &Review) -> String {
-    let title = match (review.unjustified(), review.count(Class::Loosened)) {
+    let weaker = review.count(Class::Loosened) + review.count(Class::Incomparable);
+    let title = match (review.unjustified(), weaker) {
         (0, 0) => "nothing is weaker".to_owned(),
-        (0, 1) => "1 weakening, with a reason".to_owned(),
-        (0, many) => format!("{many} weakenings, each with a reason"),
+        (0, 1) => "1 change may weaken, with a reason".to_owned(),
+        (0, many) => format!("{many} changes may weaken, each with a reason"),
         (1, _) => "1 change is weaker without a reason".to_owned(),
         (many, _) => format!("{many} changes are weaker without a reason"),
     };
