@@ -3,10 +3,11 @@
 //! `INSTA_UPDATE=always` writes those anew.
 
 use properties::report::Paint;
-use properties::review::{Class, Review, Tree, review, show};
+use properties::review::{Change, Class, ContractReview, KernelReview, Review, Tree, review, show};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A tree as texts.
 type Texts = BTreeMap<String, String>;
@@ -128,22 +129,23 @@ fn every_kind_of_change_is_said_as_it_is() {
     let base = base();
     let all = pairs();
     assert!(all.len() >= 30, "{} pairs", all.len());
+    let mut wrong = String::new();
     for (name, pair) in &all {
         let head = edited(base.clone(), &pair.edits, name);
         let forth = compared(&base, &head);
         let mut expected = pair.expect.clone();
         expected.sort();
-        assert_eq!(
-            found(&forth),
-            expected,
-            "{name}: {}\n{}",
-            pair.what,
-            show::terminal(&forth, Paint::PLAIN)
-        );
+        let found = found(&forth);
+        if found != expected {
+            let shown = show::terminal(&forth, Paint::PLAIN);
+            wrong.push_str(&format!("{name}: {found:?}, not {expected:?}\n{shown}\n"));
+            continue;
+        }
         let exit = i32::from(forth.unjustified() > 0);
         let text = format!("{}\n\n{}exit {exit}", pair.what, show::terminal(&forth, Paint::PLAIN));
         snapshot(name, &text);
     }
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[test]
@@ -272,6 +274,158 @@ fn a_comment_fits_into_a_comment() {
         assert!(comment.chars().count() < 65_536);
         assert!(comment.contains("regressions.added_0`") && comment.contains("2940 more changes"));
     }
+}
+
+/// A report may come from anybody: whatever is long in it is cut, what is weaker stands first, and what
+/// is left out is counted.
+#[test]
+fn a_report_of_any_size_is_a_comment() {
+    const MOST: usize = 65_536;
+    let change = |clause: String, class, says: String| Change {
+        clause,
+        was: None,
+        class,
+        says,
+        before: None,
+        after: None,
+        reason: None,
+    };
+    let contract = |name: String, changes: Vec<Change>| ContractReview {
+        contract: name,
+        file: "f".repeat(10_000),
+        changes,
+        unexercised: (0..2000).map(|n| format!("tolerance.{n}")).collect(),
+        ..ContractReview::default()
+    };
+    let hostile = "<script>@everyone`|".repeat(40);
+    let quiet = |n: usize| {
+        contract(format!("a{n}"), vec![change("x.y".to_owned(), Class::Neutral, hostile.clone())])
+    };
+    let loosened =
+        (0..500).map(|n| change(format!("z.{n}"), Class::Loosened, hostile.clone())).collect();
+    let mut contracts: Vec<ContractReview> = (0..500).map(quiet).collect();
+    contracts.push(contract("z".to_owned(), loosened));
+    let kernel = |n: usize| KernelReview {
+        kernel: format!("k{n}"),
+        sources: vec![hostile.clone(); 200],
+        judged_by: vec![hostile.clone(); 200],
+        mismatch: Some(hostile.clone()),
+    };
+    let review = Review {
+        base: hostile.repeat(100),
+        head: hostile.repeat(100),
+        notes: (0..20_000).map(|n| format!("{n} {hostile}")).collect(),
+        contracts,
+        kernels: (0..300).map(kernel).collect(),
+        error: None,
+    };
+    let comment = show::markdown(&review);
+    let length = comment.chars().count();
+    assert!(length < MOST, "{length}");
+    for text in [
+        "500 changes are weaker without a reason",
+        "more notes",
+        "`z.0`",
+        "of them weaker without a reason",
+        "more contracts changed",
+        "More kernels changed",
+    ] {
+        assert!(comment.contains(text), "{text}");
+    }
+    assert!(comment.find("`z.0`") < comment.find("`x.y`"), "what is weaker stands first");
+    assert!(!comment.contains("<script") && !comment.contains("@everyone"));
+    let failed = show::markdown(&Review::failed(hostile.repeat(10_000)));
+    assert!(failed.chars().count() < MOST && !failed.contains("<script"));
+}
+
+/// Thousands of files that were renamed and given a comment each are read once, not once for each other.
+#[test]
+fn thousands_of_stored_cases_are_followed_in_seconds() {
+    const CASES: usize = 4000;
+    let base = base();
+    let (mut before, mut after) = (base.clone(), base.clone());
+    for case in 0..CASES {
+        let text =
+            base["corpora/scale_rows/tail_65.yaml"].replace("len: [65]", &format!("len: [{case}]"));
+        before.insert(format!("corpora/scale_rows/old_{case}.yaml"), text.clone());
+        after.insert(
+            format!("corpora/scale_rows/new_{}.yaml", CASES - case),
+            format!("{text}# moved\n"),
+        );
+    }
+    let started = Instant::now();
+    let found = compared(&before, &after);
+    assert_eq!((found.count(Class::Neutral), found.count(Class::Loosened)), (CASES, 0));
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(60), "{took:?}");
+}
+
+/// A loosening hides behind no renamed word: classes that judge under it are compared with those that
+/// judged under the word in its place.
+#[test]
+fn a_renamed_word_hides_nothing() {
+    let file = "contracts/families/scale_rows.yaml";
+    let whole = "  s: {all: {bound: {round_out: state, terms: {paths: {times: 6, unit: f32}}, floor: 1.0e-30}}}";
+    let class = |word: &str, times: u32| {
+        format!(
+            "    {word}: {{when: \"order == {word}\", bound: {{round_out: state, terms: {{paths: {{times: {times}, unit: f32}}}}, floor: 1.0e-30}}}}"
+        )
+    };
+    let tree = |words: &[&str], times: &[u32]| {
+        let mut texts = base();
+        let text = texts.get_mut(file).expect("the contract");
+        let by = |all: [&str; 3]| {
+            let value = |at: usize| all.get(at).copied().unwrap_or(all[0]);
+            words
+                .iter()
+                .enumerate()
+                .map(|(at, word)| format!("{word}: {}", value(at)))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let classes = words
+            .iter()
+            .zip(times)
+            .map(|(word, times)| class(word, *times))
+            .collect::<Vec<_>>()
+            .join("\n");
+        for (from, to) in [
+            ("order: [first, last, middle]", format!("order: [{}]", words.join(", "))),
+            ("first: finite, last: finite, middle: nonzero", by(["finite", "finite", "nonzero"])),
+            (
+                "first: read_write, last: write, middle: read_write",
+                by(["read_write", "write", "read_write"]),
+            ),
+            ("order != last", format!("order != {}", words[1])),
+            (whole, format!("  s:\n{classes}")),
+        ] {
+            assert_eq!(text.matches(from).count(), 1, "{from}");
+            *text = text.replace(from, &to);
+        }
+        texts
+    };
+    let before = tree(&["first", "last", "middle"], &[6, 7, 8]);
+    let weaker = |after: &Texts| -> Vec<String> {
+        let review = compared(&before, after);
+        let loosened = review.changes().filter(|(_, change)| change.class == Class::Loosened);
+        loosened
+            .map(|(_, change)| change.says.clone())
+            .filter(|says| says.starts_with("tolerance"))
+            .collect()
+    };
+    // Renamed alone: the words are gone and new, the classes judge as they did.
+    let none: [String; 0] = [];
+    assert_eq!(weaker(&tree(&["head", "tail", "mid"], &[6, 7, 8])), none);
+    assert_eq!(weaker(&tree(&["first", "last", "mid"], &[6, 7, 8])), none);
+    // One of them wider.
+    let wider = ["tolerance of s at tail: paths 7 → 9, 28.6 % looser"];
+    assert_eq!(weaker(&tree(&["head", "tail", "mid"], &[6, 9, 8])), wider);
+    assert_eq!(weaker(&tree(&["first", "tail", "middle"], &[6, 9, 8])), wider);
+    // Behind a word more, any new word may stand for any that is gone.
+    let among = weaker(&tree(&["head", "tail", "mid", "extra"], &[6, 7, 9, 6]));
+    assert!(among.iter().any(|says| says.contains("at mid: paths 8 → 9")), "{among:?}");
+    let fewer = weaker(&tree(&["head", "tail"], &[6, 99]));
+    assert!(fewer.iter().any(|says| says.contains("at tail: paths 7 → 99")), "{fewer:?}");
 }
 
 #[test]

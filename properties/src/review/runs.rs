@@ -2,7 +2,7 @@
 //! shapes, mutants, exceptions from house rules. Fewer is looser; an edit of one is read by a person.
 
 use super::change::Class;
-use super::conditions::{Difference, difference, same, spelled};
+use super::conditions::{Difference, canonical, difference, same, spelled};
 use super::sides::{Pair, Sides, named, pairs, shown};
 use super::structure::compare;
 use contracts::expr::Expr;
@@ -10,6 +10,7 @@ use contracts::format::{
     Copies, Detected, Equals, Fixture, Mutant, Named, OverAxis, Rejection, Relation, Same, Split,
 };
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A section whose entries are promises: what is gone is looser, what is new is tighter.
 fn promises<'a, T: PartialEq + Serialize>(
@@ -143,10 +144,22 @@ pub fn rejects<'a>(
         &|sides, clause, name, before, after| {
             let Rejection { set_dtype, set_shape, set_stride, set_dim, error, detected } = before;
             let what = format!("the call {name}");
-            sides.either(clause, &what, set_dtype, &after.set_dtype);
-            sides.either(clause, &what, set_shape, &after.set_shape);
-            sides.either(clause, &what, set_stride, &after.set_stride);
-            sides.either(clause, &what, set_dim, &after.set_dim);
+            sides.either(clause, &what, &sorted(set_dtype), &sorted(&after.set_dtype));
+            let shapes = |all: &Named<Vec<Expr>>| -> BTreeMap<String, Vec<String>> {
+                let extents = |shape: &Vec<Expr>| shape.iter().map(canonical).collect();
+                all.iter().map(|(name, shape)| (name.clone(), extents(shape))).collect()
+            };
+            let sizes = |all: &Named<Expr>| -> BTreeMap<String, String> {
+                all.iter().map(|(name, size)| (name.clone(), canonical(size))).collect()
+            };
+            if shapes(set_shape) != shapes(&after.set_shape) {
+                sides.either(clause, &what, set_shape, &after.set_shape);
+            }
+            for (old, new) in [(set_stride, &after.set_stride), (set_dim, &after.set_dim)] {
+                if sizes(old) != sizes(new) {
+                    sides.either(clause, &what, old, new);
+                }
+            }
             sides.either(clause, &format!("the error of {name}"), error, &after.error);
             found(sides, clause, name, *detected, after.detected);
         },
