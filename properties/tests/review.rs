@@ -297,7 +297,7 @@ fn a_report_of_any_size_is_a_comment() {
         unexercised: (0..2000).map(|n| format!("tolerance.{n}")).collect(),
         ..ContractReview::default()
     };
-    let hostile = "<script>@everyone`|".repeat(40);
+    let hostile = "<script>@everyone|".repeat(40);
     let quiet = |n: usize| {
         contract(format!("a{n}"), vec![change("x.y".to_owned(), Class::Neutral, hostile.clone())])
     };
@@ -333,7 +333,9 @@ fn a_report_of_any_size_is_a_comment() {
         assert!(comment.contains(text), "{text}");
     }
     assert!(comment.find("`z.0`") < comment.find("`x.y`"), "what is weaker stands first");
-    assert!(!comment.contains("<script") && !comment.contains("@everyone"));
+    // What stands between backquotes is code.
+    let outside: String = comment.split('`').step_by(2).collect();
+    assert!(!outside.contains("<script") && !outside.contains("@everyone"));
     let failed = show::markdown(&Review::failed(hostile.repeat(10_000)));
     assert!(failed.chars().count() < MOST && !failed.contains("<script"));
 }
