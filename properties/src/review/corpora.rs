@@ -16,65 +16,71 @@ const ROOT: &str = "corpora";
 /// The folder of answers that other implementations gave.
 const GOLDEN: &str = "corpora/golden";
 
-/// A contract at both ends of a change, as far as its stored cases may grow with it.
-pub type Versions<'a> = Option<(&'a Contract, &'a Contract)>;
+/// The stored cases of one contract in one tree.
+#[derive(Clone, Copy)]
+pub struct Folder<'f> {
+    /// The tree.
+    pub tree: &'f Tree<'f>,
+    /// The contract's name, and the folder's.
+    pub name: &'f str,
+    /// What they are cases of; `None` where it is no contract.
+    pub contract: Option<&'f Contract>,
+}
 
-/// Changes of the stored cases in a folder; `was` and `is` are its names, `section` what their places
-/// begin with.
-pub fn regressions(
-    record: &mut Record,
-    section: &str,
-    (base, was): (&Tree<'_>, &str),
-    (head, is): (&Tree<'_>, &str),
-    versions: Versions<'_>,
-) {
-    let (before, after) = (stored(base, was), stored(head, is));
+/// Changes of the stored cases of one contract; `section` is what their places begin with.
+pub fn regressions(record: &mut Record, section: &str, base: Folder<'_>, head: Folder<'_>) {
+    let (before, after) = (stored(base.tree, base.name), stored(head.tree, head.name));
     for (stem, path) in &before {
-        if let Some(new) = after.get(stem)
-            && !base.same(path, head, new)
-        {
-            edited(
-                record,
-                &format!("{section}.{stem}"),
-                stem,
-                ((base, path), (head, new)),
-                versions,
-            );
+        let Some(new) = after.get(stem) else { continue };
+        // Under another name of the contract the same text may be nobody's case.
+        if base.name != head.name || !base.tree.same(path, head.tree, new) {
+            edited(record, &format!("{section}.{stem}"), stem, (base, path), (head, new));
         }
     }
     let only = |mine: &BTreeMap<String, String>, other: &BTreeMap<String, String>| {
         let mine = mine.iter().filter(|(stem, _)| !other.contains_key(*stem));
         mine.map(|(stem, path)| (stem.clone(), path.clone())).collect::<Vec<_>>()
     };
-    let (gone, new) = (only(&before, &after), only(&after, &before));
-    // A file moved within the corpora holds what it held. Nothing is read where nothing can have moved.
-    let (mut new_keys, moves) = (Vec::new(), !gone.is_empty() && !new.is_empty());
-    let mut waiting: HashMap<Held, VecDeque<usize>> = HashMap::new();
-    for (place, (_, path)) in new.iter().enumerate().filter(|_| moves) {
-        waiting
-            .entry(Held::of(head, path, &|clause| clause.to_owned()))
-            .or_default()
-            .push_back(place);
-    }
-    for (stem, path) in gone {
-        let held = |record: &Record| Held::of(base, &path, &|clause| record.new_name(clause));
-        let twin = moves.then(|| waiting.get_mut(&held(record))?.pop_front()).flatten();
-        match twin {
-            Some(place) => {
-                new_keys.push(place);
-                record.renamed(section, &stem, &new[place].0);
-            }
+    let (gone, mut new) = (only(&before, &after), only(&after, &before));
+    for (old, new) in moved(record, (base, &gone), (head, &mut new)) {
+        match new {
+            Some(new) => record.renamed(section, &old, &new),
             None => {
-                let says = format!("regression {stem}.yaml deleted");
-                record.gone(&format!("{section}.{stem}"), Class::Loosened, says, stem);
+                let says = format!("regression {old}.yaml deleted");
+                record.gone(&format!("{section}.{old}"), Class::Loosened, says, old);
             }
         }
     }
-    let moved: BTreeSet<usize> = new_keys.into_iter().collect();
-    for (_, (stem, _)) in new.iter().enumerate().filter(|(place, _)| !moved.contains(place)) {
+    for (stem, _) in new {
         let says = format!("regression {stem}.yaml added");
         record.new_at(&format!("{section}.{stem}"), Class::Tightened, says, stem.clone());
     }
+}
+
+/// Each file that is gone, with the new one that holds the same; those are no longer new. Every file is
+/// read once, and none where none can have moved.
+fn moved(
+    record: &Record,
+    (base, gone): (Folder<'_>, &[(String, String)]),
+    (head, new): (Folder<'_>, &mut Vec<(String, String)>),
+) -> Vec<(String, Option<String>)> {
+    if gone.is_empty() || new.is_empty() {
+        return gone.iter().map(|(stem, _)| (stem.clone(), None)).collect();
+    }
+    let mut waiting: HashMap<Held, VecDeque<String>> = HashMap::new();
+    for (stem, path) in new.iter() {
+        let held = Held::of(head, path, &|clause| clause.to_owned());
+        waiting.entry(held).or_default().push_back(stem.clone());
+    }
+    let mut all = Vec::new();
+    for (stem, path) in gone {
+        let held = Held::of(base, path, &|clause| record.new_name(clause));
+        let twin = waiting.get_mut(&held).and_then(VecDeque::pop_front);
+        all.push((stem.clone(), twin));
+    }
+    let taken: BTreeSet<&str> = all.iter().filter_map(|(_, twin)| twin.as_deref()).collect();
+    new.retain(|(stem, _)| !taken.contains(stem.as_str()));
+    all
 }
 
 /// The stored cases of a contract, by file stem: what a replay would look at, so nothing hidden and
@@ -114,16 +120,13 @@ enum Held {
 }
 
 impl Held {
-    fn of(tree: &Tree<'_>, path: &str, clause_name: &dyn Fn(&str) -> String) -> Held {
-        if let Some(Stored { input, clause, version: _ }) = case(tree, path) {
+    fn of(folder: Folder<'_>, path: &str, clause_name: &dyn Fn(&str) -> String) -> Held {
+        if let Some(Stored { input, clause, version: _ }) = case(folder, path) {
             return Held::Case(input, clause_name(&clause));
         }
-        Held::bytes_of(tree, path)
-    }
-
-    fn bytes_of(tree: &Tree<'_>, path: &str) -> Held {
-        tree.bytes(path)
-            .map_or_else(|_| Held::Nothing(format!("{}: {path}", tree.name)), Held::Bytes)
+        let tree = folder.tree;
+        let nothing = |_| Held::Nothing(format!("{}: {path}", tree.name));
+        tree.bytes(path).map_or_else(nothing, Held::Bytes)
     }
 }
 
@@ -131,14 +134,14 @@ fn edited(
     record: &mut Record,
     clause: &str,
     stem: &str,
-    ((base, path), (head, new)): ((&Tree<'_>, &str), (&Tree<'_>, &str)),
-    versions: Versions<'_>,
+    (base, path): (Folder<'_>, &str),
+    (head, new): (Folder<'_>, &str),
 ) {
     let (old, new) = match (case(base, path), case(head, new)) {
         (Some(old), Some(new)) => (old, new),
-        // What does not decode is replayed by no one; the replay itself says so.
-        _ => (Stored::default(), Stored { input: Value::Bool(true), ..Stored::default() }),
+        (old, new) => return refused(record, clause, stem, old.is_some(), new.is_some()),
     };
+    let versions = base.contract.zip(head.contract);
     if old.input != new.input
         && !versions.is_some_and(|(before, after)| {
             old.is_migrated(&new, (before, after)) || new.is_migrated(&old, (after, before))
@@ -158,6 +161,26 @@ fn edited(
     }
 }
 
+/// An edit of what a replay refuses, before or after.
+fn refused(record: &mut Record, clause: &str, stem: &str, was_case: bool, is_case: bool) {
+    let word = |is_case| if is_case { "a case" } else { "no case" }.to_owned();
+    if was_case || !is_case {
+        let says = format!(
+            "regression {stem}.yaml edited: the case it held is no longer replayed; it is {} of its contract",
+            word(is_case)
+        );
+        record.gone(clause, Class::Loosened, says, word(was_case));
+    }
+    if is_case || !was_case {
+        let says = format!(
+            "regression {stem}.yaml edited: it is {} of its contract, was {}",
+            word(is_case),
+            word(was_case)
+        );
+        record.new_at(clause, Class::Tightened, says, word(is_case));
+    }
+}
+
 /// A stored case without what its file is called and when it was written.
 #[derive(Default)]
 struct Stored {
@@ -174,7 +197,6 @@ impl Stored {
         let known = serde_json::to_value(before).unwrap_or_default();
         let is_new = |section: &str, entry: &str| known[section].get(entry).is_none();
         newer.version > self.version
-            && newer.version <= u64::from(after.version)
             && after.version > before.version
             && only_more(&self.input, &newer.input, &|section, newer| match self.input.get(section)
             {
@@ -194,15 +216,17 @@ fn only_more(less: &Value, more: &Value, may_be_new: &dyn Fn(&str, &Value) -> bo
         && more.iter().all(|(key, value)| less.get(key) == Some(value) || may_be_new(key, value))
 }
 
-fn case(tree: &Tree<'_>, path: &str) -> Option<Stored> {
-    let text = tree.text(path).ok()?;
+/// A file as a case of its folder; `None` where a replay would refuse it.
+fn case(folder: Folder<'_>, path: &str) -> Option<Stored> {
+    let text = folder.tree.text(path).ok()?;
     let mut input: Value = parse_yaml_within(&text, path, CASE_LIMIT_BYTES).ok()?;
     let fields = input.as_object_mut()?;
-    fields.remove("contract");
+    let is_own = fields.remove("contract").is_none_or(|name| name == folder.name);
     let version = fields.remove("version").and_then(|version| version.as_u64()).unwrap_or(0);
+    let newest = folder.contract.map_or(u64::MAX, |contract| u64::from(contract.version));
     let found = fields.remove("found").unwrap_or_default();
     let clause = found.get("clause").and_then(Value::as_str).unwrap_or_default().to_owned();
-    Some(Stored { input, clause, version })
+    (is_own && version <= newest).then_some(Stored { input, clause, version })
 }
 
 /// The first place where two cases differ, with both values.

@@ -30,6 +30,7 @@ pub use history::ELSEWHERE;
 pub use tree::Tree;
 
 use contracts::format::Contract;
+use corpora::Folder;
 use history::History;
 use judges::Registry;
 use known::Known;
@@ -161,8 +162,11 @@ impl<'t> Both<'t> {
         }
         let record = &mut sides.record;
         self.registry.compare(record, was, is);
-        let versions = Some((&before.contract, &after.contract));
-        corpora::regressions(record, "regressions", (self.base, was), (self.head, is), versions);
+        let folders = (
+            Folder { tree: self.base, name: was, contract: Some(&before.contract) },
+            Folder { tree: self.head, name: is, contract: Some(&after.contract) },
+        );
+        corpora::regressions(record, "regressions", folders.0, folders.1);
         self.known.compare(record, ("known_failures", "regressions"), was, is);
         let mutants = (&before.contract.mutants, &after.contract.mutants);
         self.tables.compare(record, (was, is), mutants);
@@ -235,8 +239,8 @@ impl<'t> Both<'t> {
             let mut record = Record::default();
             let (cases, failures) =
                 (format!("corpora.{folder}"), format!("known_failures.{folder}"));
-            let (base, head) = ((self.base, folder.as_str()), (self.head, folder.as_str()));
-            corpora::regressions(&mut record, &cases, base, head, None);
+            let of = |tree| Folder { tree, name: folder, contract: None };
+            corpora::regressions(&mut record, &cases, of(self.base), of(self.head));
             self.known.compare(&mut record, (&failures, &cases), folder, folder);
             found.push((folder.clone(), record.into_changes()));
         }

@@ -255,7 +255,11 @@ fn mutant(sides: &mut Sides<'_>, name: &str, before: &Mutant, after: &Mutant) {
             let says = format!("the wrong kernel {name} is no longer declared equivalent");
             sides.gone(clause, Class::Tightened, says, why.clone());
         }
-        _ => {}
+        (Some(old), Some(new)) => {
+            let says = format!("why {name} is equivalent: `{old}` → `{new}`");
+            reworded(sides, clause, says, old, new);
+        }
+        (None, None) => {}
     }
     if *killed_by != after.killed_by && !sides.is_renamed(killed_by, &after.killed_by) {
         let within = |inner: &str, outer: &str| inner.starts_with(&format!("{outer}."));
@@ -282,8 +286,21 @@ pub fn except(sides: &mut Sides<'_>, before: &Named<String>, after: &Named<Strin
         let says = format!("house rule {rule} holds again");
         sides.gone(&format!("house.{rule}"), Class::Tightened, says, reason.clone());
     }
+    for (rule, old, new) in
+        before.iter().filter_map(|(rule, old)| Some((rule, old, after.get(rule)?)))
+    {
+        let says = format!("why house rule {rule} does not hold: `{old}` → `{new}`");
+        reworded(sides, &format!("house.{rule}"), says, old, new);
+    }
     for (rule, reason) in after.iter().filter(|(rule, _)| !before.contains_key(*rule)) {
         let says = format!("house rule {rule} no longer holds: {reason}");
         sides.new_at(&format!("house.{rule}"), Class::Loosened, says, reason.clone());
+    }
+}
+
+/// Another reason for what was excused before.
+fn reworded(sides: &mut Sides<'_>, clause: &str, says: String, old: &str, new: &str) {
+    if old != new {
+        sides.push(clause, Class::Neutral, says, (Some(old.to_owned()), Some(new.to_owned())));
     }
 }

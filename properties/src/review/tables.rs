@@ -91,6 +91,11 @@ impl<'t> Tables<'t> {
         for (entry, old, new) in paired(&self.before.spills, &self.after.spills, "", "") {
             spill(record, entry, old, new);
         }
+        let (old, new) = (measured(self.base), measured(self.head));
+        if old != new {
+            let says = format!("what entries cost was measured by `{old}`, is by `{new}`");
+            record.push("resources.measured", Class::Neutral, says, (Some(old), Some(new)));
+        }
     }
 
     /// Registers and shared memory are costs a reader is told of; what spills and what is on the stack
@@ -171,6 +176,13 @@ fn lines(tree: &Tree<'_>, path: &str) -> Result<Vec<Vec<String>>, ReviewError> {
     let text = tree.text(path)?;
     let rows = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     Ok(rows.map(|line| line.split('\t').map(str::to_owned).collect()).collect())
+}
+
+/// By what the costs were measured, as their table says.
+fn measured(tree: &Tree<'_>) -> String {
+    let text =
+        if tree.has(RESOURCES) { tree.text(RESOURCES).unwrap_or_default() } else { String::new() };
+    text.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']).to_owned()
 }
 
 impl Side {

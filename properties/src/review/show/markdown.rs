@@ -33,7 +33,8 @@ pub fn markdown(review: &Review) -> String {
         (1, _) => "1 change is weaker without a reason".to_owned(),
         (many, _) => format!("{many} changes are weaker without a reason"),
     };
-    let mut out = format!("{MARK}\n### Contract review: {title}\n\n");
+    let read = if review.notes.is_empty() { "" } else { "; the notes are to be read" };
+    let mut out = format!("{MARK}\n### Contract review: {title}{read}\n\n");
     let _ = writeln!(out, "{} → {}: {}.", code(&review.base), code(&review.head), counts(review));
     out.push_str(&notes(review));
     let mut contracts: Vec<&ContractReview> = review.contracts.iter().collect();
