@@ -77,7 +77,7 @@ fn neutral(sides: &mut Sides<'_>, clause: &str, what: &str, before: &str, after:
 /// Entries of the history that are gone. New ones are shown with what they excuse.
 fn forgotten(sides: &mut Sides<'_>, before: &[HistoryEntry], after: &[HistoryEntry]) {
     for entry in before.iter().filter(|entry| !after.contains(entry)) {
-        let HistoryEntry { version, clauses: _, because, link: _ } = entry;
+        let HistoryEntry { version, because, .. } = entry;
         let says = format!("the history of version {version} no longer says: {because}");
         sides.gone("history", Class::Neutral, says, because.clone());
     }

@@ -26,7 +26,7 @@ pub struct Entry {
 
 impl From<&HistoryEntry> for Entry {
     fn from(entry: &HistoryEntry) -> Entry {
-        let HistoryEntry { version: _, clauses, because, link } = entry;
+        let HistoryEntry { version: _, clauses, because, link, .. } = entry;
         Entry { clauses: clauses.clone(), because: because.clone(), link: link.clone() }
     }
 }
