@@ -1,6 +1,6 @@
 use super::*;
 use crate::verdict::{Disagreement, FaultReport};
-use contracts::case::{CaseTensor, Decisions, Fill};
+use contracts::case::{CaseTensor, Decisions, Fill, Schedule};
 use contracts::dtype::{DType, Poison};
 use std::collections::BTreeMap;
 
@@ -30,6 +30,7 @@ fn case(columns: i64) -> Case {
         scalars: Decisions::new(),
         stores: Decisions::new(),
         poison: Poison::Quiet,
+        schedule: Schedule::InOrder,
         tensors: [("x".to_owned(), x), ("ids".to_owned(), ids)].into_iter().collect(),
     }
 }
