@@ -2,7 +2,7 @@
 //! The files hold states as [key,value]; kernels keep them as [value,key].
 
 use contracts::DType;
-use contracts::case::{Case, Content, Decisions};
+use contracts::case::{Case, Content, Decisions, Schedule};
 use contracts::dtype::Poison;
 use kernels::arena::Arena;
 use kernels::backend::vm::VmBackend;
@@ -68,6 +68,7 @@ impl Call<'_> {
                 .collect(),
             stores: Decisions::new(),
             poison: Poison::Quiet,
+            schedule: Schedule::InOrder,
             tensors: Decisions::new(),
         };
         complete(contract, &mut case).unwrap_or_else(|error| panic!("{error}"));

@@ -1,7 +1,7 @@
 //! YAML to a case that is legal under its contract. Every number is bounded before memory is taken.
 
 use super::{CASE_LIMIT_BYTES, FORM_VERSION};
-use crate::case::{Case, CaseTensor, Content, Decisions, Fill, Found, Layout, StoreForm};
+use crate::case::{Case, CaseTensor, Content, Decisions, Fill, Found, Layout, Schedule, StoreForm};
 use crate::case_error::CaseError;
 use crate::dtype::{DType, Poison};
 use crate::format::{Contract, Word};
@@ -34,6 +34,8 @@ struct RawCase {
     #[serde(default)]
     stores: Decisions<RawStore>,
     poison: Poison,
+    #[serde(default)]
+    schedule: Option<Word>,
     #[serde(default)]
     tensors: Decisions<RawTensor>,
 }
@@ -124,7 +126,8 @@ fn read<'a>(
             "name a contract that exists, or remove the file",
         ));
     };
-    let (mut case, mut tensors) = split(raw);
+    let schedule = schedule(raw.schedule.as_ref())?;
+    let (mut case, mut tensors) = split(raw, schedule);
     if is_older {
         migrate::settle(contract, &mut case, &mut tensors, RawTensor::default)?;
     }
@@ -148,7 +151,18 @@ fn read<'a>(
     Ok((case, is_older))
 }
 
-fn split(raw: RawCase) -> (Case, Decisions<RawTensor>) {
+/// `in_order`, which is also what nothing means, or a seed.
+fn schedule(word: Option<&Word>) -> Result<Schedule, CaseError> {
+    match word.map(|word| word.0.as_str()) {
+        None | Some("in_order") => Ok(Schedule::InOrder),
+        Some(text) => text.parse().map(Schedule::Seeded).map_err(|_| {
+            let what = format!("`{text}` is no order of blocks and warps");
+            CaseError::new("schedule", what, "write in_order, or a seed from 0 to 2^64 - 1")
+        }),
+    }
+}
+
+fn split(raw: RawCase, schedule: Schedule) -> (Case, Decisions<RawTensor>) {
     let words =
         |words: Decisions<Word>| words.into_iter().map(|(name, word)| (name, word.0)).collect();
     let stores = raw.stores.into_iter().map(|(name, form)| match form {
@@ -167,6 +181,7 @@ fn split(raw: RawCase) -> (Case, Decisions<RawTensor>) {
         scalars: raw.scalars,
         stores: stores.collect(),
         poison: raw.poison,
+        schedule,
         tensors: Decisions::new(),
     };
     (case, raw.tensors)
