@@ -44,6 +44,10 @@ fn folder() -> PathBuf {
 }
 
 fn base() -> Texts {
+    texts_in(&folder().join("base"))
+}
+
+fn texts_in(root: &Path) -> Texts {
     fn walk(folder: &Path, root: &Path, texts: &mut Texts) {
         for entry in std::fs::read_dir(folder).expect("readable") {
             let path = entry.expect("readable").path();
@@ -57,7 +61,7 @@ fn base() -> Texts {
         }
     }
     let mut texts = Texts::new();
-    walk(&folder().join("base"), &folder().join("base"), &mut texts);
+    walk(root, root, &mut texts);
     texts
 }
 
@@ -237,6 +241,40 @@ fn the_comment_and_the_report_say_the_same() {
     for (_, change) in review.changes() {
         assert!(comment.contains(&format!("`{}`", change.clause)), "{}", change.clause);
     }
+}
+
+/// The README shows a comment as the tool writes it. `INSTA_UPDATE=always` writes it anew.
+#[test]
+fn the_readme_shows_a_comment_as_it_is() {
+    let demo = folder().join("demo");
+    let text = std::fs::read_to_string(demo.join("edits.yaml")).expect("text");
+    let pair: Pair = contracts::load::parse_yaml(&text, "edits").unwrap_or_else(|e| panic!("{e}"));
+    let before = texts_in(&demo.join("base"));
+    let after = edited(before.clone(), &pair.edits, "demo");
+    let tree = |name: &str, texts: &Texts| Tree::in_memory(name, texts.clone());
+    let (before, after) =
+        (tree("main (eb04fe98bc)", &before), tree("scaled_keys (6ba8706b0b)", &after));
+    let review = review(&before, &after).unwrap_or_else(|error| panic!("{error}"));
+    let mut expected = pair.expect.clone();
+    expected.sort();
+    assert_eq!(found(&review), expected, "{}", pair.what);
+    let comment = show::markdown(&review);
+    let (mark, comment) = comment.split_once('\n').expect("a first line");
+    assert_eq!(mark, show::MARK);
+    let quoted =
+        |line: &str| if line.is_empty() { ">\n".to_owned() } else { format!("> {line}\n") };
+    let wanted: String = comment.lines().map(quoted).collect();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(&file).expect("the README").replace("\r\n", "\n");
+    let from = readme.find("> ### Contract review").expect("a comment in the README");
+    let quote = |line: &&str| line.starts_with('>');
+    let shown: String =
+        readme[from..].lines().take_while(quote).map(|l| format!("{l}\n")).collect();
+    if shown != wanted && std::env::var("INSTA_UPDATE").is_ok_and(|value| value == "always") {
+        std::fs::write(&file, readme.replace(&shown, &wanted)).expect("written");
+        return;
+    }
+    assert_eq!(shown, wanted, "the README's comment is not what the tool writes");
 }
 
 #[test]
