@@ -322,3 +322,46 @@ fn a_history_that_leads_nowhere_is_refused() {
         "history[0].version: no case is older than version 1",
     );
 }
+
+/// A stored case as it was before gates, norms and snapshots became options.
+const FIRST_VERSION: &str = "\
+# nan.s: s[0, 1, 0, 0] expected NaN (0x7fc00000), observed 0 (0x00000000)
+case: 1
+contract: gdn_decode
+version: 1
+found: {clause: nan.s, backend: vm}
+dtypes: {io: f32, state: f32}
+options: {state_layout: vk, gate_form: log, head_map: block}
+dims: {N: 1, Hk: 2, Hv: 4, Dk: 32, Dv: 32, slots: 1}
+lists: {slot: [0]}
+scalars: {scale: 0x3f800000}
+stores: {qkv: separate, gates: separate}
+poison: quiet
+tensors:
+  slot_of: {derived: [0]}
+  q: {layout: dense, fill: 0x00000000}
+  k: {layout: dense, fill: 0x00000000, at: {\"0,0,20\": 0x7fc00000}}
+  v: {layout: dense, fill: 0x00000000}
+  g: {layout: dense, fill: 0x00000000}
+  beta: {layout: dense, fill: 0x00000000}
+  s: {layout: dense, fill: 0x00000000}
+  o: {layout: dense}
+";
+
+#[test]
+fn a_case_of_the_first_gdn_decode_is_a_plain_step_today() {
+    let decode = contracts::contract("gdn_decode").expect("gdn_decode");
+    let case = read_case(FIRST_VERSION, "case.yaml", &|name| contracts::contract(name));
+    let case = case.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(case.version, decode.version);
+    for option in ["alpha_clamp", "qk_norm", "output_gate", "snapshot"] {
+        assert_eq!(case.options[option], "none");
+    }
+    assert_eq!(
+        (case.dims["Hv"], case.tensors["k"].content.bits(contracts::DType::F32, 20)),
+        (4, 0x7fc0_0000)
+    );
+    assert!(!case.tensors.contains_key("snap") && !case.tensors.contains_key("w"));
+    let text = write_case(&case, decode, None);
+    assert_eq!(read_case(&text, "", &|name| contracts::contract(name)), Ok(case));
+}

@@ -5,6 +5,7 @@ mod comment;
 mod date;
 mod folders;
 mod known_failures;
+pub mod migrate;
 pub mod minimize;
 mod write;
 

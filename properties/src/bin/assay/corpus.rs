@@ -2,6 +2,7 @@
 //! form. Nothing is changed unless asked for with `--write`.
 
 use crate::{Failure, Outcome, repository, say, subjects};
+use properties::corpus::migrate::migrate;
 use properties::corpus::minimize::{Minimal, Stays, minimize};
 use properties::fuzzing::export::{Exported, export};
 use properties::subject::known_subjects;
@@ -35,6 +36,15 @@ enum What {
         #[arg(long, value_name = "FOLDER")]
         to: Option<PathBuf>,
     },
+    /// Cases written for an older version of their contract, in today's form. Those that cannot be
+    /// carried over are named, with the reason, and stay as they are.
+    Migrate {
+        /// Contracts; all when none is named.
+        contracts: Vec<String>,
+        /// Write them; otherwise they are only named.
+        #[arg(long)]
+        write: bool,
+    },
 }
 
 pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
@@ -45,6 +55,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             let to = to.unwrap_or_else(|| repository().join("fuzz/corpus"));
             exported(&root, &contracts, &to)
         }
+        What::Migrate { contracts, write } => migrated(&root, &contracts, write),
     }
 }
 
@@ -104,4 +115,29 @@ fn exported(root: &Path, contracts: &[String], to: &Path) -> Result<Outcome, Fai
         broken.extend(refused);
     }
     if broken.is_empty() { Ok(Outcome::Clean) } else { Err(Failure(broken.join("\nassay: "))) }
+}
+
+fn migrated(root: &Path, contracts: &[String], write: bool) -> Result<Outcome, Failure> {
+    let mut refused = Vec::new();
+    for subject in subjects(contracts)? {
+        let migrated = migrate(root, subject.contract, write)?;
+        let word = if write { "written " } else { "is older" };
+        let lines: String =
+            migrated.carried.iter().map(|path| format!("{word} {}\n", path.display())).collect();
+        say(&format!(
+            "{lines}{}: {} in the form of version {}, {} older, {} that cannot be carried over{}\n",
+            subject.name(),
+            migrated.current,
+            subject.contract.version,
+            migrated.carried.len(),
+            migrated.refused.len(),
+            if write || migrated.carried.is_empty() {
+                ""
+            } else {
+                "; --write writes the older ones"
+            },
+        ))?;
+        refused.extend(migrated.refused);
+    }
+    if refused.is_empty() { Ok(Outcome::Clean) } else { Err(Failure(refused.join("\nassay: "))) }
 }
