@@ -83,7 +83,7 @@ fn both(
     old: &KnownFailure,
     new: &KnownFailure,
 ) {
-    let KnownFailure { contract: _, case: old_case, clause: failed, issue } = old;
+    let KnownFailure { contract: _, case: old_case, clause: failed, issue, expires } = old;
     let clause = &format!("{section}.{case}");
     if old_case != case {
         record.renamed(section, old_case, case);
@@ -95,5 +95,14 @@ fn both(
         let says = format!("{case}.yaml: issue {issue} → {}", new.issue);
         let values = (Some(issue.clone()), Some(new.issue.clone()));
         record.push(clause, Class::Neutral, says, values);
+    }
+    if *expires != new.expires {
+        // Nothing written never ends here; a replay refuses it, and a base may predate the rule.
+        let day = |entry: &KnownFailure| entry.expires.map(|day| day.to_string());
+        let shown = |entry: &KnownFailure| day(entry).unwrap_or_else(|| "no day".to_owned());
+        let sooner = new.expires.is_some_and(|new| expires.is_none_or(|old| new < old));
+        let class = if sooner { Class::Tightened } else { Class::Loosened };
+        let says = format!("{case}.yaml may fail until {} → {}", shown(old), shown(new));
+        record.push(clause, class, says, (day(old), day(new)));
     }
 }
