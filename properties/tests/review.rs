@@ -2,10 +2,13 @@
 //! in `review/base`. What class which clause must get stands in the file; the words are snapshots.
 //! `INSTA_UPDATE=always` writes those anew.
 
+use properties::choices::mix;
 use properties::report::Paint;
-use properties::review::{Change, Class, ContractReview, KernelReview, Review, Tree, review, show};
+use properties::review::{
+    Change, Class, ContractReview, KernelReview, Review, ReviewError, Tree, review, show,
+};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -65,6 +68,23 @@ fn texts_in(root: &Path) -> Texts {
     texts
 }
 
+/// Whether every edit still has what it edits.
+fn applies(texts: &Texts, edits: &[Edit]) -> bool {
+    let mut texts = texts.clone();
+    edits.iter().all(|edit| {
+        let there = texts.get(&edit.file).cloned();
+        let fits = match (&edit.from, &edit.create, &there) {
+            (Some(from), _, Some(text)) => text.matches(from.as_str()).count() == 1,
+            (_, Some(_), there) => there.is_none(),
+            (_, _, there) => there.is_some(),
+        };
+        if fits {
+            texts = edited(std::mem::take(&mut texts), std::slice::from_ref(edit), "");
+        }
+        fits
+    })
+}
+
 fn edited(mut texts: Texts, edits: &[Edit], pair: &str) -> Texts {
     for edit in edits {
         let file = &edit.file;
@@ -92,8 +112,12 @@ fn edited(mut texts: Texts, edits: &[Edit], pair: &str) -> Texts {
 }
 
 fn compared(before: &Texts, after: &Texts) -> Review {
+    reviewed(before, after).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn reviewed(before: &Texts, after: &Texts) -> Result<Review, ReviewError> {
     let tree = |name: &str, texts: &Texts| Tree::in_memory(name, texts.clone());
-    review(&tree("base", before), &tree("head", after)).unwrap_or_else(|error| panic!("{error}"))
+    review(&tree("base", before), &tree("head", after))
 }
 
 fn pairs() -> Vec<(String, Pair)> {
@@ -152,34 +176,84 @@ fn every_kind_of_change_is_said_as_it_is() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
+/// Each change's place, class and values; those of the way back, when mirrored. Entries of the history
+/// that are gone are told; new ones show with what they excuse.
+fn mirrored(
+    review: &Review,
+    mirrored: bool,
+) -> Vec<(String, Class, Option<String>, Option<String>)> {
+    let changes = review.changes().filter(|(_, change)| change.clause != "history");
+    let mut all: Vec<_> = changes
+        .map(|(_, change)| {
+            let other = change.was.clone().unwrap_or_else(|| change.clause.clone());
+            let (old, new) = (change.before.clone(), change.after.clone());
+            if mirrored {
+                (other, change.class.mirrored(), new, old)
+            } else {
+                (change.clause.clone(), change.class, old, new)
+            }
+        })
+        .collect();
+    all.sort();
+    all
+}
+
 #[test]
 fn the_way_back_mirrors_the_way_there() {
     let base = base();
     for (name, pair) in pairs() {
         let head = edited(base.clone(), &pair.edits, &name);
         let (forth, back) = (compared(&base, &head), compared(&head, &base));
-        // Entries of the history that are gone are told; new ones show with what they excuse.
-        let mine = |review: &Review, mirrored: bool| {
-            let mut all: Vec<_> = review
-                .changes()
-                .filter(|(_, change)| change.clause != "history")
-                .map(|(_, change)| {
-                    let other = change.was.clone().unwrap_or_else(|| change.clause.clone());
-                    let (old, new) = (change.before.clone(), change.after.clone());
-                    if mirrored {
-                        (other, change.class.mirrored(), new, old)
-                    } else {
-                        (change.clause.clone(), change.class, old, new)
-                    }
-                })
-                .collect();
-            all.sort();
-            all
-        };
-        assert_eq!(mine(&forth, false), mine(&back, true), "{name}");
+        assert_eq!(mirrored(&forth, false), mirrored(&back, true), "{name}");
         let kernels = |review: &Review| review.kernels.len();
         assert_eq!(kernels(&forth), kernels(&back), "{name}");
     }
+}
+
+/// Several changes at once: the way back mirrors the way there, and what one change weakens is found
+/// beside all others as well.
+#[test]
+fn nothing_hides_behind_another_change() {
+    const DRAWS: u64 = 100;
+    let base = base();
+    let pairs = pairs();
+    let weaker = |review: &Review| -> Vec<String> {
+        let lost = review.changes().filter(|(_, change)| change.class == Class::Loosened);
+        // By what it is about at the base: other changes may rename it.
+        lost.map(|(_, change)| change.was.clone().unwrap_or_else(|| change.clause.clone()))
+            .collect()
+    };
+    let alone: Vec<Vec<String>> = pairs
+        .iter()
+        .map(|(name, pair)| weaker(&compared(&base, &edited(base.clone(), &pair.edits, name))))
+        .collect();
+    let mut held = 0;
+    for seed in 1..=DRAWS {
+        let mut head = base.clone();
+        let mut names = Vec::new();
+        let mut wanted = BTreeSet::new();
+        for draw in 0..4 {
+            let place = (mix(seed, draw) % pairs.len() as u64) as usize;
+            let (name, pair) = &pairs[place];
+            if applies(&head, &pair.edits) {
+                let next = edited(head.clone(), &pair.edits, name);
+                // Two edits of one place may make no contract of it.
+                if reviewed(&base, &next).is_ok() {
+                    head = next;
+                    names.push(name.as_str());
+                    wanted.extend(alone[place].iter().cloned());
+                }
+            }
+        }
+        let (forth, back) = (compared(&base, &head), compared(&head, &base));
+        assert_eq!(mirrored(&forth, false), mirrored(&back, true), "{names:?}");
+        let found = weaker(&forth);
+        held += wanted.len();
+        for clause in wanted {
+            assert!(found.contains(&clause), "{names:?}: {clause} in {found:?}");
+        }
+    }
+    assert!(held > 100, "{held} weakenings were held against others");
 }
 
 #[test]

@@ -125,14 +125,15 @@ struct Both<'t> {
 impl<'t> Both<'t> {
     fn read(base: &'t Tree<'t>, head: &'t Tree<'t>) -> Result<Both<'t>, ReviewError> {
         let pairs = pairing::pair(base, head)?;
-        let names = pairs.iter().flat_map(|pair| [pair.was(), pair.is()]).flatten();
-        let names = names.map(str::to_owned).collect();
+        let old_names = pairs.iter().filter_map(Paired::was).collect();
+        let new_names = pairs.iter().filter_map(Paired::is).collect();
+        let tables = Tables::read(base, head, (&old_names, &new_names))?;
         Ok(Both {
             base,
             head,
             renames: pairing::renames(&pairs),
             known: Known::read(base, head)?,
-            tables: Tables::read(base, head, &names)?,
+            tables,
             registry: Registry::read(base, head),
             elsewhere: History::elsewhere(base, head)?,
             pairs,

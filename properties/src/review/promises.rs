@@ -166,7 +166,7 @@ fn both<T: Judge>(
     (tensor, tensor_after): (&Tensor, &Tensor),
     places: &[Assignment<'_>],
 ) {
-    let from = sides.len();
+    let from = sides.count();
     for assignment in places {
         let dtype = assignment.dtype(&tensor.dtype.0);
         let dtype = dtype.filter(|_| dtype == assignment.dtype(&tensor_after.dtype.0));
@@ -178,7 +178,7 @@ fn both<T: Judge>(
     if was == is {
         return;
     }
-    match sides.len() == from {
+    match sides.count() == from {
         true => sides.renamed(&format!("{}.{name}", T::SECTION), was, is),
         false => sides.since(from).iter_mut().for_each(|c| c.was = Some(was_clause.clone())),
     }

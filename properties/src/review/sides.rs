@@ -160,7 +160,7 @@ impl Record {
     }
 
     /// How many changes there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.changes.len()
     }
 

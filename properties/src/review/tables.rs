@@ -15,8 +15,23 @@ const SPILLS: &str = "kernels/cuda/spills.tsv";
 const RESOURCES: &str = "kernels/ptx/resources.tsv";
 const SCORES: &str = "corpora/mutation.md";
 
+/// The fields of a row.
+type Line = Vec<String>;
 /// What a row is compared by, to what it says.
 type Rows<T> = BTreeMap<(String, String), T>;
+
+/// What an entry may spill.
+struct Excuse {
+    entry: String,
+    bytes: String,
+    reason: String,
+}
+
+/// What an entry costs.
+struct Costs {
+    entry: String,
+    columns: Line,
+}
 
 /// The tables of one tree; each row under its contract or module and a name within.
 #[derive(Default)]
@@ -25,10 +40,10 @@ struct Side {
     edits: Rows<String>,
     /// Contract and place to the reason.
     equivalents: Rows<String>,
-    /// Contract and entry to the bytes, and the reason.
-    spills: Rows<(String, String)>,
-    /// Module and entry to the columns.
-    resources: Rows<Vec<String>>,
+    /// Contract and entry to the excuse.
+    spills: Rows<Excuse>,
+    /// Contract and entry to what it costs.
+    resources: Rows<Costs>,
     /// Contract to the share that was noticed, and how many were tried.
     scores: Rows<(f64, f64)>,
 }
@@ -42,21 +57,15 @@ pub struct Tables<'t> {
 }
 
 impl<'t> Tables<'t> {
-    /// Reads what differs. `contracts` are the names an entry of a kernel begins with.
+    /// Reads them; the names are those of each tree's contracts.
     pub fn read(
         base: &'t Tree<'t>,
         head: &'t Tree<'t>,
-        contracts: &BTreeSet<String>,
+        (old_names, new_names): (&BTreeSet<&str>, &BTreeSet<&str>),
     ) -> Result<Tables<'t>, ReviewError> {
-        let side = |tree: &Tree<'_>| -> Result<Side, ReviewError> {
-            // What both trees have alike is read of neither.
-            let rows = |path: &str| match base.same(path, head, path) {
-                true => Ok(Vec::new()),
-                false => lines(tree, path),
-            };
-            Side::of(&rows, contracts)
-        };
-        Ok(Tables { base, head, before: side(base)?, after: side(head)? })
+        let all = old_names.union(new_names).copied().collect();
+        let (before, after) = (Side::of(base, old_names, &all)?, Side::of(head, new_names, &all)?);
+        Ok(Tables { base, head, before, after })
     }
 
     /// Changes of the rows of one contract; `mutants` are its wrong kernels on both sides.
@@ -76,8 +85,8 @@ impl<'t> Tables<'t> {
         for (place, old, new) in paired(&before.equivalents, &after.equivalents, was, is) {
             equivalent(record, place, old, new);
         }
-        for (entry, old, new) in paired(&before.spills, &after.spills, was, is) {
-            spill(record, entry, old, new);
+        for (_, old, new) in paired(&before.spills, &after.spills, was, is) {
+            spill(record, old, new);
         }
         self.costs(record, was, is);
         let scores = paired(&before.scores, &after.scores, was, is);
@@ -88,8 +97,11 @@ impl<'t> Tables<'t> {
 
     /// Changes of the rows that belong to no contract.
     pub fn of_nobody(&self, record: &mut Record) {
-        for (entry, old, new) in paired(&self.before.spills, &self.after.spills, "", "") {
-            spill(record, entry, old, new);
+        for (_, old, new) in paired(&self.before.spills, &self.after.spills, "", "") {
+            spill(record, old, new);
+        }
+        for (place, old, new) in paired(&self.before.equivalents, &self.after.equivalents, "", "") {
+            equivalent(record, place, old, new);
         }
         let (old, new) = (measured(self.base), measured(self.head));
         if old != new {
@@ -105,37 +117,28 @@ impl<'t> Tables<'t> {
         const SPILLED: [(usize, &str); 3] =
             [(2, "bytes of stack"), (3, "bytes spilled"), (4, "bytes filled again")];
         let mut told = Vec::new();
-        for (entry, old, new) in paired(&self.before.resources, &self.after.resources, was, is) {
+        for (_, old, new) in paired(&self.before.resources, &self.after.resources, was, is) {
+            let Some(Costs { entry, .. }) = new.or(old) else { continue };
             let clause = &format!("resources.{entry}");
-            let column = |row: &[String], at: usize| row.get(at).cloned().unwrap_or_default();
+            let column = |row: &Costs, at: usize| row.columns.get(at).cloned().unwrap_or_default();
             match (old, new) {
                 (Some(old), Some(new)) => {
-                    for (at, what) in
-                        TOLD.into_iter().filter(|(at, _)| column(old, *at) != column(new, *at))
-                    {
-                        told.push(format!(
-                            "{entry} {what} {} → {}",
-                            column(old, at),
-                            column(new, at)
-                        ));
+                    for (at, what) in TOLD {
+                        let (old, new) = (column(old, at), column(new, at));
+                        told.extend((old != new).then(|| format!("{entry} {what} {old} → {new}")));
                     }
                     for (at, what) in SPILLED {
-                        amount(
-                            record,
-                            clause,
-                            &format!("{what} of {entry}"),
-                            &column(old, at),
-                            &column(new, at),
-                        );
+                        let what = format!("{what} of {entry}");
+                        amount(record, clause, &what, &column(old, at), &column(new, at));
                     }
                 }
                 (Some(old), None) if ships(self.head, is, entry) => {
                     let says = format!("what {entry} costs is no longer on record");
-                    record.gone(clause, Class::Loosened, says, old.join(" "));
+                    record.gone(clause, Class::Loosened, says, old.columns.join(" "));
                 }
                 (None, Some(new)) if ships(self.base, was, entry) => {
                     let says = format!("what {entry} costs is now on record");
-                    record.new_at(clause, Class::Tightened, says, new.join(" "));
+                    record.new_at(clause, Class::Tightened, says, new.columns.join(" "));
                 }
                 (Some(_), None) => told.push(format!("{entry} is gone")),
                 (None, Some(_)) => told.push(format!("{entry} is new")),
@@ -169,7 +172,7 @@ fn paired<'s, T>(
 }
 
 /// The rows of a table, as their fields; none where there is no table.
-fn lines(tree: &Tree<'_>, path: &str) -> Result<Vec<Vec<String>>, ReviewError> {
+fn lines(tree: &Tree<'_>, path: &str) -> Result<Vec<Line>, ReviewError> {
     if !tree.has(path) {
         return Ok(Vec::new());
     }
@@ -186,38 +189,54 @@ fn measured(tree: &Tree<'_>) -> String {
 }
 
 impl Side {
+    /// Of a tree with these contracts; `all` are the names in both trees.
     fn of(
-        rows: &dyn Fn(&str) -> Result<Vec<Vec<String>>, ReviewError>,
-        contracts: &BTreeSet<String>,
+        tree: &Tree<'_>,
+        contracts: &BTreeSet<&str>,
+        all: &BTreeSet<&str>,
     ) -> Result<Side, ReviewError> {
         let mut side = Side::default();
         let field = |row: &[String], at: usize| row.get(at).cloned().unwrap_or_default();
-        for row in rows(MUTANTS)? {
+        for row in lines(tree, MUTANTS)? {
             let edit = row.get(3..).unwrap_or_default().join(" | ");
             // The file a text stands in is no part of the edit. Two rows of one id are both.
             let old = side.edits.entry((field(&row, 0), field(&row, 1))).or_default();
             *old = if old.is_empty() { edit } else { format!("{old}; {edit}") };
         }
-        for row in rows(EQUIVALENTS)? {
-            let place = row.get(1..4).unwrap_or_default().join(" | ");
-            side.equivalents
-                .insert((field(&row, 0), place), row.get(4..).unwrap_or_default().join(" "));
+        for row in lines(tree, EQUIVALENTS)? {
+            let (owner, place) = (field(&row, 0), row.get(1..4).unwrap_or_default().join(" | "));
+            let reason = row.get(4..).unwrap_or_default().join(" ");
+            let key = match contracts.contains(owner.as_str()) {
+                true => (owner, place),
+                false => (String::new(), format!("{owner} | {place}")),
+            };
+            side.equivalents.insert(key, reason);
         }
-        for row in rows(SPILLS)? {
-            let (entry, reason) = (field(&row, 0), row.get(2..).unwrap_or_default().join(" "));
-            let owner = contracts.iter().filter(|name| entry.starts_with(name.as_str()));
-            let owner = owner.max_by_key(|name| name.len()).cloned().unwrap_or_default();
-            side.spills.insert((owner, entry), (field(&row, 1), reason));
+        for row in lines(tree, SPILLS)? {
+            let (entry, bytes) = (field(&row, 0), field(&row, 1));
+            let owners = contracts.iter().filter(|name| entry.starts_with(**name));
+            let owner = owners.max_by_key(|name| name.len()).copied().unwrap_or_default();
+            let reason = row.get(2..).unwrap_or_default().join(" ");
+            let key = (owner.to_owned(), within(all, &entry));
+            side.spills.insert(key, Excuse { entry, bytes, reason });
         }
-        for row in rows(RESOURCES)?.into_iter().filter(|row| field(row, 0) != "module") {
+        for row in lines(tree, RESOURCES)?.into_iter().filter(|row| field(row, 0) != "module") {
+            let (module, entry) = (field(&row, 0), field(&row, 1));
             let columns = row.get(2..).unwrap_or_default().to_vec();
-            side.resources.insert((field(&row, 0), field(&row, 1)), columns);
+            let key = (module, within(all, &entry));
+            side.resources.insert(key, Costs { entry, columns });
         }
-        for row in rows(SCORES)? {
+        for row in lines(tree, SCORES)? {
             side.scores.extend(scored(&row.join("\t")));
         }
         Ok(side)
     }
+}
+
+/// An entry's name without its contract's, which may be another at the head.
+fn within(names: &BTreeSet<&str>, entry: &str) -> String {
+    let owner = names.iter().filter(|name| entry.starts_with(**name)).max_by_key(|name| name.len());
+    entry[owner.map_or(0, |name| name.len())..].to_owned()
 }
 
 /// A row of the table of scores: `| contract | family | 84.9 % | killed | survived | …`.
@@ -267,24 +286,23 @@ fn digest(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-type Excuse = (String, String);
-
-fn spill(record: &mut Record, entry: &str, old: Option<&Excuse>, new: Option<&Excuse>) {
+fn spill(record: &mut Record, old: Option<&Excuse>, new: Option<&Excuse>) {
+    let Some(Excuse { entry, .. }) = new.or(old) else { return };
     let clause = &format!("spills.{entry}");
     match (old, new) {
-        (None, Some((bytes, why))) => {
-            let says = format!("{entry} may now spill {bytes} bytes: {why}");
+        (None, Some(Excuse { bytes, reason, .. })) => {
+            let says = format!("{entry} may now spill {bytes} bytes: {reason}");
             record.new_at(clause, Class::Loosened, says, bytes.clone());
         }
-        (Some((bytes, _)), None) => {
+        (Some(Excuse { bytes, .. }), None) => {
             let says = format!("{entry} may no longer spill {bytes} bytes");
             record.gone(clause, Class::Tightened, says, bytes.clone());
         }
-        (Some((old, why)), Some((new, why_now))) => {
-            amount(record, clause, &format!("bytes {entry} may spill"), old, new);
-            if why != why_now {
-                let says = format!("why {entry} may spill: `{why}` → `{why_now}`");
-                let values = (Some(why.clone()), Some(why_now.clone()));
+        (Some(old), Some(new)) => {
+            amount(record, clause, &format!("bytes {entry} may spill"), &old.bytes, &new.bytes);
+            if old.reason != new.reason {
+                let says = format!("why {entry} may spill: `{}` → `{}`", old.reason, new.reason);
+                let values = (Some(old.reason.clone()), Some(new.reason.clone()));
                 record.push(clause, Class::Neutral, says, values);
             }
         }
