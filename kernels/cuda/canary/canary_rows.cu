@@ -23,7 +23,7 @@ enum Fault {
   kOverflows = 7,          // z past the largest number is infinite where it should stop
   kPastTheIds = 8,         // reads the id after the last
   kStaleShared = 9,        // reads shared memory nobody stored to
-  kNoBarrier = 10,         // one warp reads what another stored to shared memory, no barrier between
+  kNoBarrier = 10,         // two warps store to one place of shared memory, no barrier between
   kAbsentLane = 11,        // a shuffle reads a lane that takes no part in it
   kEndless = 12,           // never ends where a row has 17 columns
   kStoresWeight = 13,      // stores a weight it read
@@ -103,7 +103,8 @@ __device__ void rows_of(const T* x, const i64* ids, float* w, const float* a, T*
   // The second warp only takes part in what passes through shared memory.
   if (threadIdx.x >= 32) {
     if (fault == kWithBarrier) __syncthreads();
-    if ((fault == kNoBarrier || fault == kWithBarrier) && lane == 0) shared[1] = shared[0];
+    if (fault == kWithBarrier && lane == 0) shared[1] = shared[0];
+    if (fault == kNoBarrier && lane == 0) shared[0] = 9;
     return;
   }
   const i64 row_elements = call.heads * call.columns;

@@ -111,7 +111,6 @@ fn right(kernel: &str) -> Result<&'static Subject, String> {
 pub fn failing(subject: &Subject, row: Option<&Row>, cases: u64) -> Found {
     let backing = row.map_or(Backing::Exact, |row| row.backing);
     let dims = row.and_then(|row| row.dims);
-    let by_number = row.is_some_and(|row| row.by_number);
     let mut backend = Watched::new(backing);
     let (mut workspace, mut counters) = (Workspace::new(), Counters::default());
     let mut clauses = BTreeMap::new();
@@ -129,7 +128,7 @@ pub fn failing(subject: &Subject, row: Option<&Row>, cases: u64) -> Found {
         // Relations are held between runs by number; an order of its own is examined by itself.
         let by_order = number % 3 == 0;
         case.schedule =
-            if by_order && !by_number { Schedule::Seeded(number) } else { Schedule::InOrder };
+            if by_order { Schedule::Seeded(number) } else { Schedule::InOrder };
         let examine = if by_order { Examine::Kernel } else { Examine::All };
         let verdict = check(subject, &case, &examine, &mut backend, &mut workspace, &mut counters)
             .unwrap_or_else(|error| panic!("{}: {error}", subject.name()));
