@@ -127,8 +127,7 @@ pub fn failing(subject: &Subject, row: Option<&Row>, cases: u64) -> Found {
         let Ok(mut case) = drawn else { continue };
         // Relations are held between runs by number; an order of its own is examined by itself.
         let by_order = number % 3 == 0;
-        case.schedule =
-            if by_order { Schedule::Seeded(number) } else { Schedule::InOrder };
+        case.schedule = if by_order { Schedule::Seeded(number) } else { Schedule::InOrder };
         let examine = if by_order { Examine::Kernel } else { Examine::All };
         let verdict = check(subject, &case, &examine, &mut backend, &mut workspace, &mut counters)
             .unwrap_or_else(|error| panic!("{}: {error}", subject.name()));
