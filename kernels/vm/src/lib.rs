@@ -101,6 +101,7 @@ pub use coverage::{Coverage, EntryCoverage, LineHits};
 pub use exec::{Launch, Limits, MatrixModel, Options, Schedule, Stats, launch, launch_watched};
 pub use fault::{
     BufferPlace, Fault, FaultKind, LaunchError, MbarrierFault, MemorySpace, Party, RaceKind, Stop,
+    WarpgroupFault,
 };
 pub use lcov::Lcov;
 pub use memory::{BufferId, Memory, marks};

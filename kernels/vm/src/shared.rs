@@ -4,11 +4,13 @@
 //! of the value already there does not race with the store that put it there. Barriers of a part
 //! of the block order the whole block here: such races can be missed, none is invented.
 
+mod generic;
 mod many;
 mod record;
 
 use crate::fault::RaceKind;
 use crate::program::SharedArray;
+use generic::Generic;
 pub(crate) use record::LAST_CLOCK;
 use record::{
     ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, merged, other, recent,
@@ -71,6 +73,10 @@ pub(crate) struct Shared {
     /// is all that most accesses need to know.
     fours: Vec<Four>,
     epoch: u64,
+    /// Times the block met, by a barrier or an mbarrier.
+    meetings: u64,
+    /// Stores that the asynchronous proxy cannot see.
+    pub generic: Generic,
 }
 
 /// Whether all bytes are initialised; a comparison each for the sizes of single accesses.
@@ -130,6 +136,7 @@ impl Shared {
     pub fn start_block(&mut self) {
         self.state.clear();
         self.state.extend_from_slice(&self.template);
+        self.generic.clear();
         self.next_epoch();
     }
 
@@ -139,6 +146,7 @@ impl Shared {
             self.forget();
         }
         self.epoch += 1;
+        self.meetings += 1;
     }
 
     /// Drops every record: races may be missed, none is invented.
@@ -147,6 +155,24 @@ impl Shared {
         self.readers.fill(0);
         self.fours.fill(Four::default());
         self.epoch = 0;
+        self.meetings += 1;
+    }
+
+    /// A thread's own instruction stores to bytes, in a kernel whose tensor cores read them.
+    pub fn generic_store(&mut self, offset: u64, len: usize, by: Toucher) {
+        self.generic.store(offset, len, by, self.meetings);
+    }
+
+    /// `fence.proxy.async` by a warp.
+    pub fn fence_proxy(&mut self, warp: u32) {
+        self.generic.fence(warp, self.meetings);
+    }
+
+    /// Who stored to a byte last, as far as it is still recorded.
+    pub fn last_writer(&self, offset: usize) -> Option<Other> {
+        let record = *self.writers.get(offset / 4)?;
+        let record = if record & SPLIT != 0 { *self.byte_writers.get(offset)? } else { record };
+        (record != 0).then(|| other(record))
     }
 
     /// Whether the bytes belong to one array.
@@ -313,6 +339,7 @@ impl Shared {
     #[inline(always)]
     pub fn set_ready(&mut self, offset: usize, len: usize, ready: bool) {
         self.state[offset..offset + len].fill(if ready { INIT } else { UNINIT });
+        self.generic.forget(offset, len);
     }
 
     /// The cells of whole words that hold values.

@@ -55,7 +55,8 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         FaultKind::UnwritableWrite { .. } => stray_write(place),
         FaultKind::SharedRace { .. }
         | FaultKind::GlobalRace { .. }
-        | FaultKind::BlockRace { .. } => "house.races",
+        | FaultKind::BlockRace { .. }
+        | FaultKind::WarpRace { .. } => "house.races",
         FaultKind::BarrierDivergence { .. }
         | FaultKind::BarrierMismatch { .. }
         | FaultKind::ExitedAtBarrier { .. }
@@ -65,7 +66,8 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::BadMemberMask { .. }
         | FaultKind::MissingLane { .. }
         | FaultKind::DivergedBarrier { .. }
-        | FaultKind::CopyUnderWay => "house.barriers",
+        | FaultKind::CopyUnderWay
+        | FaultKind::Warpgroup { .. } => "house.barriers",
         FaultKind::InstructionBudget { .. }
         | FaultKind::MemoryBudget { .. }
         | FaultKind::NoProgress { .. } => "house.budget",

@@ -12,7 +12,7 @@ use super::schedule::{Blocks, Schedule, Turns};
 use super::step::{Outcome, Raise, Raised};
 use super::{Launch, Limits, collective, mbarrier, place_of};
 use crate::dispatch;
-use crate::fault::{FaultKind, MemorySpace};
+use crate::fault::{FaultKind, MemorySpace, WarpgroupFault};
 use crate::module::Entry;
 use crate::program::Action;
 use crate::rare::Rare;
@@ -321,6 +321,8 @@ impl<'a> Floor<'a> {
         };
         let trouble = if tests(self.entry, poll.pc) {
             mbarrier::no_progress(machine, address)
+        } else if waits_for_product(self.entry, poll.pc) {
+            FaultKind::Warpgroup { wrong: WarpgroupFault::MissingWarps }.into()
         } else {
             let waiting_blocks = self.aside.len() as u64 + 1;
             let unstarted_blocks = self.blocks.left();
@@ -346,6 +348,14 @@ fn polling(entry: &Entry, block: &Resident) -> usize {
 fn tests(entry: &Entry, pc: u32) -> bool {
     match entry.code[pc as usize].action {
         Action::Rare(i) => matches!(entry.rares[usize::from(i)], Rare::Mbarrier(_)),
+        _ => false,
+    }
+}
+
+/// Whether an instruction waits for products.
+fn waits_for_product(entry: &Entry, pc: u32) -> bool {
+    match entry.code[pc as usize].action {
+        Action::Rare(i) => matches!(entry.rares[usize::from(i)], Rare::WarpgroupWait { .. }),
         _ => false,
     }
 }

@@ -1,6 +1,7 @@
 //! What every warp of a launch shares: memories, barriers, limits and what is counted.
 
 use super::copy::PendingCopy;
+use super::flight::Flight;
 use super::mbarrier::Mbarriers;
 use super::product::{MatrixModel, Operands};
 use super::warp::Warp;
@@ -78,6 +79,8 @@ pub(crate) struct Machine<'m> {
     /// Registers for the parts of a larger product.
     pub tile: &'m mut Warp,
     pub mbarriers: &'m mut Mbarriers,
+    /// Products under way of each warp.
+    pub flights: &'m mut Vec<Flight>,
 }
 
 /// A fault before its place and thread are named.

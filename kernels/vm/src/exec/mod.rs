@@ -10,6 +10,7 @@ pub(crate) mod collective;
 mod copy;
 mod crew;
 mod deliver;
+mod flight;
 mod floor;
 pub(crate) mod lane;
 pub(crate) mod machine;
@@ -290,6 +291,7 @@ fn run(
         watch,
         tile: &mut scratch.tile,
         mbarriers: &mut seat.mbarriers,
+        flights: &mut seat.flights,
     };
     let mut floor = Floor::new(entry, launch, limits, options.schedule, &mut scratch.spare);
     let result = floor.run(&mut machine);

@@ -20,6 +20,7 @@ mod modifiers;
 mod operand;
 mod packed;
 mod quad;
+mod touches;
 mod visit;
 mod visit_rare;
 mod warp;
@@ -141,6 +142,8 @@ pub(crate) struct Lowering<'a, 't> {
     rares: Vec<Rare>,
     unsupported: Vec<String>,
     simplified: bool,
+    /// The module has `wgmma`, whose registers are looked after.
+    watched: bool,
 }
 
 /// Bytes kept free behind every shared array, so that running over its end is seen.
@@ -197,9 +200,10 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
         }
     }
     writable.resize(data.len(), false);
+    let watched = touches::has_products(tree);
     let mut entries = Vec::new();
     for function in tree.functions.iter().filter(|f| f.is_entry) {
-        let lowering = Lowering { simplified, ..Lowering::new(tree, &addresses) };
+        let lowering = Lowering { simplified, watched, ..Lowering::new(tree, &addresses) };
         entries.push(lowering.entry(function)?);
     }
     Ok(Lowered { entries, data, writable })
@@ -252,6 +256,7 @@ impl<'a, 't> Lowering<'a, 't> {
             rares: Vec::new(),
             unsupported: Vec::new(),
             simplified: true,
+            watched: false,
         }
     }
 
@@ -415,8 +420,14 @@ impl<'a, 't> Lowering<'a, 't> {
             }
         }
         let start = self.code.len();
+        let described = self.reserve(instruction);
         match self.select(instruction) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if described {
+                    self.describe(start);
+                }
+                Ok(())
+            }
             Err(refusal @ (Refusal::Unsupported | Refusal::Missing(_))) => {
                 self.code.truncate(start);
                 self.places.truncate(start);
