@@ -53,16 +53,20 @@ def words(case, part, count):
 
 
 def contents(case, part, count, kind, data):
-    """Bytes of `count` elements: any bits, or numbers near one."""
+    """Bytes of `count` elements: any bits, numbers near one, or special ones."""
     size = SIZES[kind]
     if data == "bits" or kind not in FORMATS:
         return words(case, part, -(-count * size // 8)).view(np.uint8)[: count * size].copy()
     exponent_bits, mantissa_bits = FORMATS[kind]
     u = np.uint64
     random = words(case, part, count)
-    exponent = u((1 << (exponent_bits - 1)) - 4) + (random >> u(53) & u(0x3FF)) % u(7)
-    bits = (random >> u(63)) << u(exponent_bits + mantissa_bits) | exponent << u(mantissa_bits)
-    bits |= random & u((1 << mantissa_bits) - 1)
+    bias, ones, pick = (1 << (exponent_bits - 1)) - 1, (1 << exponent_bits) - 1, random >> u(53) & u(0x3FF)
+    exponent, mantissa = u(bias - 3) + pick % u(7), random & u((1 << mantissa_bits) - 1)
+    if data == "special":  # subnormal, infinite, no number, halfway between shorter ones
+        exponent = np.array([0, 0, 1, ones, bias, bias + 1, ones - 1, 0], dtype=np.uint64)[pick % u(8)]
+        halfway, low = mantissa & ~u(0x1FFF) | u(0x1000), u((1 << mantissa_bits) - 1)
+        mantissa = np.choose(pick >> u(3) & u(3), [mantissa, mantissa * u(0), halfway & low, mantissa | low])
+    bits = (random >> u(63)) << u(exponent_bits + mantissa_bits) | exponent << u(mantissa_bits) | mantissa
     return bits.astype({2: np.uint16, 4: np.uint32, 8: np.uint64}[size]).view(np.uint8).copy()
 
 
