@@ -63,9 +63,9 @@ def contents(case, part, count, kind, data):
     bias, ones, pick = (1 << (exponent_bits - 1)) - 1, (1 << exponent_bits) - 1, random >> u(53) & u(0x3FF)
     exponent, mantissa = u(bias - 3) + pick % u(7), random & u((1 << mantissa_bits) - 1)
     if data == "special":  # subnormal, infinite, no number, halfway between shorter ones
-        exponent = np.array([0, 0, 1, ones, bias, bias + 1, ones - 1, 0], dtype=np.uint64)[pick % u(8)]
+        exponent = np.array([0, 0, 1, ones, bias, bias + 1, ones - 1, 0], dtype=np.uint64)[(pick % u(8)).astype(np.int64)]
         halfway, low = mantissa & ~u(0x1FFF) | u(0x1000), u((1 << mantissa_bits) - 1)
-        mantissa = np.choose(pick >> u(3) & u(3), [mantissa, mantissa * u(0), halfway & low, mantissa | low])
+        mantissa = np.choose((pick >> u(3) & u(3)).astype(np.int64), [mantissa, mantissa * u(0), halfway & low, mantissa | low])
     bits = (random >> u(63)) << u(exponent_bits + mantissa_bits) | exponent << u(mantissa_bits) | mantissa
     return bits.astype({2: np.uint16, 4: np.uint32, 8: np.uint64}[size]).view(np.uint8).copy()
 
