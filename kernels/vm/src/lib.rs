@@ -93,6 +93,7 @@ mod rare;
 mod shared;
 mod space;
 mod syntax;
+mod tensor_map;
 mod watch;
 mod wide;
 
@@ -100,13 +101,17 @@ pub use approx::FloatModel;
 pub use coverage::{Coverage, EntryCoverage, LineHits};
 pub use exec::{Launch, Limits, MatrixModel, Options, Schedule, Stats, launch, launch_watched};
 pub use fault::{
-    BufferPlace, Fault, FaultKind, LaunchError, MbarrierFault, MemorySpace, Party, RaceKind, Stop,
+    BufferPlace, ClusterFault, Fault, FaultKind, LaunchError, MbarrierFault, MemorySpace, Party,
+    RaceKind, Stop, TensorFault,
 };
 pub use lcov::Lcov;
 pub use memory::{BufferId, Memory, marks};
 pub use module::{BlockInfo, Entry, Module, Parameter, ParameterType};
 pub use parse_error::{ParseError, ParseErrorKind};
 pub use syntax::SourceLine;
+pub use tensor_map::{
+    Fill, Interleave, Swizzle, TENSOR_MAP_BYTES, TensorMap, TensorMapError, TensorType,
+};
 pub use watch::{Computed, Watch, Write};
 
 /// The README's example compiles.
