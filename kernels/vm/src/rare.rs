@@ -235,11 +235,9 @@ pub(crate) struct AsyncStore {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BulkGroup {
     Commit,
-    /// Until at most so many groups are under way; `read`: until their sources have been read.
-    Wait {
-        pending: u32,
-        read: bool,
-    },
+    /// Until so many groups at most are under way, or have not read their sources, which is the same
+    /// here.
+    Wait(u32),
 }
 
 /// `printf`: where the format and its arguments stand.

@@ -76,6 +76,8 @@ pub(crate) struct Shared {
     pub epoch: u64,
     /// What other blocks of the cluster did since the cluster was ordered.
     distant: Vec<Past>,
+    /// Groups of bulk copies that threads have closed.
+    bulk_groups: Vec<(u32, u32)>,
     /// The first epoch since then.
     ordered: u64,
 }
@@ -137,6 +139,8 @@ impl Shared {
     pub fn start_block(&mut self) {
         self.state.clear();
         self.state.extend_from_slice(&self.template);
+        self.distant.clear();
+        self.bulk_groups.clear();
         self.order();
     }
 

@@ -216,6 +216,54 @@ fn setup_unwritable() -> Setup {
 }
 
 #[test]
+fn what_a_store_reads_may_not_change_before_its_wait() {
+    let fill = "mad.lo.u32 %r10, %r1, 4, %r3;\nst.shared.u32 [%r10], %r1;\nfence.proxy.async.shared::cta;\nbar.sync 0;\n";
+    let store = "@%p1 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {8, 2}], [%r3];\n\
+                 @%p1 cp.async.bulk.commit_group;\n";
+    let plain = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r3], 128;\n@%p1 cp.async.bulk.commit_group;\n";
+    let again = "bar.sync 0;\nadd.u32 %r11, %r1, 7;\nst.shared.u32 [%r10], %r11;\n";
+    let wait = |n: u32| format!("@%p1 cp.async.bulk.wait_group.read {n};\n");
+    for copy in [store, plain] {
+        silent(map, &format!("{fill}{copy}{}{again}", wait(0)), 1);
+        // Others may read it meanwhile.
+        silent(map, &format!("{fill}{copy}ld.shared.u32 %r12, [%r10];\n{}{again}", wait(0)), 1);
+        // No wait, a wait for older groups only, a group that was not closed.
+        for body in [
+            format!("{fill}{copy}{again}"),
+            format!("{fill}{copy}{}{again}", wait(1)),
+            format!(
+                "{fill}{}{}{again}",
+                copy.replace("@%p1 cp.async.bulk.commit_group;\n", ""),
+                wait(0)
+            ),
+            format!(
+                "{fill}{copy}setp.eq.u32 %p4, %r1, 1;\n@%p4 cp.async.bulk.wait_group.read 0;\n{again}"
+            ),
+        ] {
+            let found = fault(map, &body);
+            assert!(
+                matches!(found.kind, FaultKind::SharedRace { race: RaceKind::WriteAfterRead, .. }),
+                "{found}"
+            );
+            let other = found.other.as_ref().unwrap_or_else(|| panic!("{found}"));
+            assert!(other.instruction.contains("bulk_group"), "{found}");
+            assert_eq!((other.thread, other.block), (Some([0, 0, 0]), None), "{found}");
+        }
+        // The newer of two groups reads other bytes.
+        let second = plain.replace("[%r3]", "[%r3+128]");
+        let first_only = "setp.lt.u32 %p6, %r1, 32;\nbar.sync 0;\nadd.u32 %r11, %r1, 7;\n@%p6 st.shared.u32 [%r10], %r11;\n";
+        silent(map, &format!("{fill}{copy}{second}{}{first_only}", wait(1)), 1);
+        // The next box may not come there either.
+        let next = format!("{}{}", load("8, 2", 128), OUT);
+        silent(map, &format!("{fill}{copy}{}{next}", wait(0)), 1);
+        assert!(matches!(
+            fault(map, &format!("{fill}{copy}{next}")).kind,
+            FaultKind::SharedRace { race: RaceKind::WriteAfterRead, .. }
+        ));
+    }
+}
+
+#[test]
 fn maps_that_do_not_fit() {
     let body = load("8, 2", 128);
     // Not a map, or not one any more.

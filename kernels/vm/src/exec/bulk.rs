@@ -1,7 +1,7 @@
 //! `cp.async.bulk`, its reductions and asynchronous stores, a lane's after another's. The source is
 //! read and checked at once. Into shared memory the bytes come with the phase of their mbarrier and
-//! nothing may be read there before; into global memory they are stored at once. What a copy out of
-//! shared memory reads is not watched until its group is waited for.
+//! nothing may be read there before; into global memory they are stored at once, and what was read may
+//! not change before the copy's group is waited for.
 
 use super::access::{Target, addresses, read_one, resolve, shared_trouble, toucher};
 use super::machine::{Machine, Trouble};
@@ -52,13 +52,21 @@ pub(super) fn copy(
     Ok(Turn::Next)
 }
 
-/// Copies out of shared memory have been made when they are issued: nothing is left to wait for.
+/// Copies out of shared memory have been made when they are issued; until they are waited for, what
+/// they read may not change.
 pub(super) fn group(
-    _warp: &mut Warp,
-    _machine: &mut Machine<'_>,
-    _what: BulkGroup,
-    _mask: u32,
+    warp: &mut Warp,
+    machine: &mut Machine<'_>,
+    what: BulkGroup,
+    mask: u32,
 ) -> Result<Turn, Laned> {
+    for lane in lanes(mask) {
+        let thread = warp.index * 32 + lane as u32;
+        match what {
+            BulkGroup::Commit => machine.shared.close_bulk_group(thread),
+            BulkGroup::Wait(pending) => machine.shared.wait_bulk_groups(thread, pending),
+        }
+    }
     Ok(Turn::Next)
 }
 
@@ -182,6 +190,9 @@ fn out_of_shared(
 ) -> Result<(), Box<Trouble>> {
     checked(machine, to, bytes, MemorySpace::Global, true)?;
     let mut data = source(machine, what.from, from, bytes, me)?;
+    if machine.checks {
+        machine.shared.read_in_bulk(from as usize, bytes as usize, me);
+    }
     for (i, piece) in data.chunks_mut(PIECE).enumerate() {
         let to = to.wrapping_add((i * PIECE) as u64);
         let mut strong = false;

@@ -378,8 +378,9 @@ impl BoxCopy {
         from: u64,
         reduces: Option<(Reduction, Number)>,
     ) -> Result<(), Box<Trouble>> {
+        let mut reads = Vec::new();
         self.map.rows(self.start, true, |row| {
-            let mut bytes = self.read_shared(machine, &row, from)?;
+            let mut bytes = self.read_shared(machine, &row, from, &mut reads)?;
             if let Some((how, number)) = reduces {
                 let mut old = vec![0; bytes.len()];
                 span::read(machine, row.address, &mut old, self.me, true)
@@ -388,7 +389,13 @@ impl BoxCopy {
             }
             span::write(machine, row.address, &bytes, self.me, reduces.is_some())
                 .map_err(|obstacle| self.obstacle(machine, &row, obstacle, true))
-        })
+        })?;
+        reads.sort_unstable_by_key(|read| read.start);
+        for run in reads.chunk_by(|a, b| a.end == b.start) {
+            let len = run.iter().map(Range::len).sum();
+            machine.shared.read_in_bulk(run[0].start, len, self.me);
+        }
+        Ok(())
     }
 
     /// The bytes of a row, from where they lie in shared memory.
@@ -397,6 +404,7 @@ impl BoxCopy {
         machine: &mut Machine<'_>,
         row: &Row,
         from: u64,
+        reads: &mut Vec<Range<usize>>,
     ) -> Result<Vec<u8>, Box<Trouble>> {
         let mut bytes = Vec::with_capacity(row.len_bytes);
         while bytes.len() < row.len_bytes {
@@ -406,6 +414,7 @@ impl BoxCopy {
             if machine.checks {
                 let read = machine.shared.load(place, len, self.me, Touch::Read);
                 read.map_err(|f| shared_trouble(machine, f, place, len as u32, false))?;
+                reads.push(place as usize..place as usize + len);
             }
             let found = machine.shared.data.get(place as usize..place as usize + len);
             let outside = || machine.out_of_bounds(MemorySpace::Shared, place, len as u32, false);

@@ -107,8 +107,7 @@ impl<'a> Lowering<'a, '_> {
                 if matches!(rest, [] | ["read"]) =>
             {
                 let pending = u32::try_from(*pending).unwrap_or(u32::MAX);
-                let read = rest == ["read"];
-                self.push_rare(Rare::BulkGroup(BulkGroup::Wait { pending, read }));
+                self.push_rare(Rare::BulkGroup(BulkGroup::Wait(pending)));
             }
             (["cp", "reduce", "async", "bulk", rest @ ..], _) if !multicast => {
                 return self.bulk_reduction(operands, rest, hint);

@@ -1,9 +1,11 @@
-//! Accesses of a block's shared memory by other blocks of its cluster. Such a one and an access by
+//! Accesses of a block's shared memory that its own barriers do not order: by other blocks of its
+//! cluster, and by bulk copies out of it until their thread has waited for their group. One by another
+//! block and an access by
 //! another thread race unless the cluster was ordered between them ([`Shared::order`]): by its
 //! barrier, or by whatever else orders blocks, which here orders everything of everybody, so that
 //! races can be missed and none is invented.
-//! Invariant: records of distant accesses stand in every epoch until then, where the block's own
-//! accesses meet them.
+//! Invariant: records of them stand in every epoch until then, where the block's own accesses meet
+//! them.
 
 use super::record::{
     ATOMIC, EPOCH_SHIFT, Four, SPLIT, current_kind, many, other, strong_only_with,
@@ -12,6 +14,9 @@ use super::{Other, RaceKind, Shared, SharedFault, Touch, Toucher};
 
 /// Accesses that are remembered; with more all of them count as ordered.
 const REMEMBERED: usize = 4096;
+
+/// Stands for the block itself.
+const OWN: u32 = u32::MAX;
 
 /// A thread of another block.
 #[derive(Clone, Copy)]
@@ -24,7 +29,9 @@ pub(crate) struct Distant {
 
 impl Distant {
     fn other(self, thread: u32) -> Other {
-        Other { thread: Some(thread), pc: Some(self.thread.pc), block: Some(self.block) }
+        // A copy's own block goes without saying.
+        let block = (self.block != OWN).then_some(self.block);
+        Other { thread: Some(thread), pc: Some(self.thread.pc), block }
     }
 
     /// Whether nothing in its own block orders another's access with mine, which comes later.
@@ -52,6 +59,8 @@ pub(super) struct Past {
     who: Distant,
     /// The cluster met since, though nobody released anything.
     met: bool,
+    /// It is a bulk copy's read, in that group of its thread.
+    group: Option<u32>,
 }
 
 impl Past {
@@ -67,6 +76,7 @@ impl Past {
             && self.who.thread.clock == other.who.thread.clock
             && self.touch == other.touch
             && self.piece == other.piece
+            && self.group == other.group
     }
 
     fn again(&self, other: &Past) -> bool {
@@ -83,7 +93,7 @@ impl Past {
 impl Shared {
     /// Orders everything before with everything after, for all blocks.
     pub fn order(&mut self) {
-        self.distant.clear();
+        self.distant.retain(|past| past.group.is_some());
         self.next_epoch();
         self.ordered = self.epoch;
     }
@@ -95,7 +105,7 @@ impl Shared {
 
     /// The last access by another block that may not be over.
     pub fn under_way(&self) -> Option<(u64, Other)> {
-        let past = self.distant.iter().rev().find(|past| !past.met)?;
+        let past = self.distant.iter().rev().find(|past| !past.met && past.group.is_none())?;
         Some((past.start as u64, past.who.other(past.who.thread.thread)))
     }
 
@@ -162,12 +172,51 @@ impl Shared {
         Ok(())
     }
 
+    /// A bulk copy reads bytes until its thread has waited for the group that it is in.
+    pub fn read_in_bulk(&mut self, at: usize, len: usize, me: Toucher) {
+        if self.distant.len() >= REMEMBERED {
+            return;
+        }
+        let group = self.bulk_groups.iter().find(|(thread, _)| *thread == me.thread);
+        let group = Some(group.map_or(0, |(_, closed)| *closed));
+        let who = Distant { block: OWN, thread: me, epoch: 0 };
+        let (start, end, touch) = (at, at + len, Touch::Read);
+        let past = Past { start, end, piece: len, touch, who, met: false, group };
+        self.stamp(past);
+        self.distant.push(past);
+    }
+
+    /// A thread closes its group of bulk copies.
+    pub fn close_bulk_group(&mut self, thread: u32) {
+        match self.bulk_groups.iter_mut().find(|(t, _)| *t == thread) {
+            Some((_, closed)) => *closed += 1,
+            None => self.bulk_groups.push((thread, 1)),
+        }
+    }
+
+    /// All but the last `pending` of a thread's groups have read what they copy.
+    pub fn wait_bulk_groups(&mut self, thread: u32, pending: u32) {
+        let closed = self.bulk_groups.iter().find(|(t, _)| *t == thread).map_or(0, |(_, n)| *n);
+        let over = |past: &Past| {
+            past.who.thread.thread == thread
+                && past.group.is_some_and(|group| group < closed.saturating_sub(pending))
+        };
+        for i in 0..self.distant.len() {
+            let Past { start, end, .. } = self.distant[i];
+            if over(&self.distant[i]) {
+                self.forget_readers(start, end - start);
+            }
+        }
+        self.distant.retain(|past| !over(past));
+        self.stamp_all();
+    }
+
     fn remember(&mut self, start: usize, end: usize, who: Distant, touch: Touch) {
         if self.distant.len() >= REMEMBERED {
             self.order();
         }
         let piece = end - start;
-        let past = Past { start, end, piece, touch, who, met: false };
+        let past = Past { start, end, piece, touch, who, met: false, group: None };
         self.stamp(past);
         // Polls and repeated sums come again and again.
         let same = |old: &Past| old.start == start && old.end == end && old.again(&past);
@@ -234,8 +283,17 @@ impl Shared {
     /// Forgets accesses by other blocks that lie within bytes.
     pub fn forget_distant(&mut self, at: usize, len: usize) {
         if !self.distant.is_empty() {
-            self.distant.retain(|past| past.start < at || past.end > at + len);
+            let within = |past: &Past| past.start >= at && past.end <= at + len;
+            self.distant.retain(|past| past.group.is_some() || !within(past));
         }
+    }
+
+    fn forget_readers(&mut self, at: usize, len: usize) {
+        for cell in at / 4..(at + len).div_ceil(4) {
+            self.readers[cell] = 0;
+        }
+        let end = (at + len).min(self.byte_readers.len());
+        self.byte_readers[at..end].fill(0);
     }
 
     /// Forgets who touched bytes.
