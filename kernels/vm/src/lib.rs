@@ -98,6 +98,7 @@ mod wide;
 
 pub use approx::FloatModel;
 pub use coverage::{Coverage, EntryCoverage, LineHits};
+pub use dispatch::portably;
 pub use exec::{Launch, Limits, MatrixModel, Options, Schedule, Stats, launch, launch_watched};
 pub use fault::{
     BufferPlace, Fault, FaultKind, LaunchError, MbarrierFault, MemorySpace, Party, RaceKind, Stop,
