@@ -34,7 +34,7 @@ fn go(text: &str, grid: [u32; 3], block: [u32; 3], limits: Limits) -> Result<Sta
 
 #[test]
 fn brackets_end_somewhere() {
-    for open in ["{", "(", "[%rd1, {", "[%rd1, ["] {
+    for open in ["{", "(", "[%rd1, {", "[%rd1, "] {
         let text = kernel(&format!("mov.b64 {}", open.repeat(200_000)));
         assert_eq!(refused(&text), ParseErrorKind::TooDeep, "{open}");
     }
@@ -208,4 +208,48 @@ fn the_start_of_a_block_counts_for_the_budget_and_not_as_an_instruction() {
     assert!(fault.block[0] < 10_000, "{fault}");
     let stats = go(&text, [3, 1, 1], [1; 3], budget).unwrap();
     assert_eq!(stats.warp_instructions, 6);
+}
+
+#[test]
+fn copies_that_nobody_waits_for_take_bounded_memory() {
+    // Without a bound, 20,000 copies of 700 bytes each for each of two warps.
+    let text = ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 x, .param .u64 y)\n{\n\
+        .reg .pred %p<4>;.reg .b32 %r<9>;.reg .b64 %rd<9>;.shared .align 16 .b8 s[1024];\n\
+        ld.param.u64 %rd1, [x];ld.param.u64 %rd4, [y];mov.u32 %r1, %tid.x;mov.u32 %r2, s;mad.lo.u32 %r3, %r1, 16, %r2;\n\
+        mul.wide.u32 %rd2, %r1, 16;add.u64 %rd3, %rd1, %rd2;mov.u32 %r4, 0;\n\
+        L: cp.async.cg.shared.global [%r3], [%rd3], 16;add.u32 %r4, %r4, 1;setp.lt.u32 %p1, %r4, 20000;@%p1 bra L;\n\
+        cp.async.wait_all;ld.shared.v2.u64 {%rd5, %rd6}, [%r3];add.u64 %rd3, %rd4, %rd2;st.global.v2.u64 [%rd3], {%rd5, %rd6};ret;\n}\n";
+    let module = Module::parse(text).unwrap();
+    let mut memory = Memory::new();
+    let bytes: Vec<u8> = (0..1024u32).map(|i| (i * 7 >> 2) as u8).collect();
+    let x = support::input(&mut memory, "x", &bytes);
+    let y = support::output(&mut memory, "y", 1024);
+    let parameters =
+        support::Parameters::default().u64(memory.address(x, 0)).u64(memory.address(y, 0)).0;
+    support::go(&module, &mut memory, "t", [1; 3], [64, 1, 1], &parameters, &Options::default())
+        .unwrap();
+    let mut out = vec![0; 1024];
+    memory.read(y, 0, &mut out);
+    assert_eq!(out, bytes);
+}
+
+#[test]
+fn a_format_has_at_most_as_many_arguments_as_in_cuda() {
+    let format: String = "%d ".repeat(40);
+    let bytes: Vec<String> = format.bytes().chain([0]).map(|b| b.to_string()).collect();
+    let text = format!(
+        ".version 8.4\n.target sm_90\n.address_size 64\n\
+         .extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n\
+         .global .align 1 .b8 f[{}] = {{{}}};\n.visible .entry t()\n{{\n.reg .b32 %r<9>;.reg .b64 %rd<9>;\n\
+         .local .align 8 .b8 l[16];\nmov.u64 %rd1, f;\nmov.u64 %rd2, -8;\n\
+         {{.param .b64 a;.param .b64 b;.param .b32 r;st.param.b64 [a], %rd1;st.param.b64 [b], %rd2;\n\
+         call.uni (r), vprintf, (a, b);\n}}\nret;\n}}\n",
+        bytes.len(),
+        bytes.join(",")
+    );
+    // The arguments' address is at the end of all addresses: a fault, and no overflow.
+    let Err(Stop::Fault(fault)) = go(&text, [1; 3], [1; 3], Limits::default()) else {
+        panic!("no fault")
+    };
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { .. }), "{fault}");
 }

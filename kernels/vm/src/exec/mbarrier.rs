@@ -16,6 +16,8 @@ use crate::shared::{Touch, Toucher};
 
 const BYTES: usize = 8;
 const LARGEST: u32 = (1 << 20) - 1;
+/// Copies of complete phases that are kept back until somebody tests; more are there at once.
+const MOST_LANDED: usize = 256;
 /// Failed tests in a row, with next to nothing done between, after which nobody will help.
 const PATIENCE: u64 = 1 << 14;
 const WORK_PER_TEST: u64 = 64;
@@ -325,8 +327,13 @@ pub(super) fn bring(
 ) -> Result<(), Box<Trouble>> {
     touch(machine, Act::Complete, offset, by)?;
     expect(machine, offset, -(bytes.len() as i64), by)?;
+    if machine.mbarriers.find(offset)?.landed.len() > MOST_LANDED {
+        test(machine, offset, true)?;
+    }
     let object = machine.mbarriers.find(offset)?;
-    object.arrivals.push(Arrival { offset: to, bytes, by });
+    if !bytes.is_empty() {
+        object.arrivals.push(Arrival { offset: to, bytes, by });
+    }
     object.advance();
     Ok(())
 }
