@@ -2,18 +2,23 @@
 
 use crate::{Failure, Format, Outcome, repository, say, subjects, write_lcov};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use properties::check::ToolError;
 use properties::corpus;
-use properties::replay::{Meaning, replay};
+use properties::replay::{Meaning, replay_all};
 use properties::report;
 use properties::subject::known_subjects;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Case files or contract names; everything in corpora/ when none is named.
     what: Vec<String>,
+    /// Also every stored case of this contract.
+    #[arg(long, value_name = "NAME")]
+    contract: Vec<String>,
+    /// Worker threads; one a core by default. A build with a GPU uses one.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Where the corpora are.
     #[arg(long, value_name = "FOLDER")]
     corpora: Option<PathBuf>,
@@ -29,38 +34,46 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let root = arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"));
     let (files, names): (Vec<_>, Vec<_>) =
         arguments.what.iter().partition(|what| is_file(what.as_str()));
-    let names: Vec<String> = names.into_iter().cloned().collect();
+    let names: Vec<String> = names.into_iter().chain(&arguments.contract).cloned().collect();
+    let everything = files.is_empty() && names.is_empty();
     let mut paths: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
     // What cannot be replayed hides none of the rest.
     let mut broken = Vec::new();
-    if paths.is_empty() || !names.is_empty() {
+    if everything || !names.is_empty() {
         for subject in subjects(&names)? {
             paths.extend(corpus::files(&root, subject.name())?);
         }
     }
-    if arguments.what.is_empty() {
+    if everything {
         let known: Vec<_> = known_subjects().map(|subject| subject.name()).collect();
         broken.extend(corpus::strays(&root, &known)?.iter().map(ToString::to_string));
     }
     if paths.is_empty() && broken.is_empty() {
         return Err(Failure(format!("{}: no stored case was selected", root.display())));
     }
-    let mut backends = kernels::backend::of_this_build().map_err(ToolError::from)?;
-    let mut replays = Vec::new();
+    let started = Instant::now();
     let progress = Progress::new(paths.len(), arguments.format);
-    for path in &paths {
-        progress.begin(path);
-        match replay(&root, std::slice::from_ref(path), &mut backends) {
-            Ok(replayed) => replays.extend(replayed),
+    let replayed = replay_all(
+        &root,
+        &paths,
+        threads(arguments.threads),
+        &kernels::backend::of_this_build,
+        &mut |path| progress.done(path),
+    )?;
+    progress.end();
+    let elapsed = started.elapsed();
+    let mut replays = Vec::new();
+    for file in replayed.files {
+        match file {
+            Ok(of_file) => replays.extend(of_file),
             Err(error) => broken.push(error.to_string()),
         }
     }
-    progress.end();
     if let Some(path) = &arguments.lcov {
-        write_lcov(path, backends.iter().filter_map(|backend| backend.reached()))?;
+        write_lcov(path, [&replayed.coverage])?;
     }
     match arguments.format {
-        Format::Text => say(&report::replays(&replays))?,
+        Format::Text => say(&report::replays(&replays, Some(elapsed)))?,
         Format::Json => say(&format!("{}\n", report::replays_json(&replays)))?,
     }
     if !broken.is_empty() {
@@ -79,7 +92,13 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Clean)
 }
 
-/// Which file is being replayed: a large case takes its time.
+/// Worker threads: one where a GPU is at hand, whose context workers would share.
+pub fn threads(asked: Option<u16>) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    if cfg!(feature = "cuda") { 1 } else { asked.map_or_else(cores, usize::from) }
+}
+
+/// Which file was replayed last: a large case takes its time.
 struct Progress(ProgressBar);
 
 impl Progress {
@@ -94,7 +113,7 @@ impl Progress {
         Progress(bar)
     }
 
-    fn begin(&self, path: &Path) {
+    fn done(&self, path: &Path) {
         self.0.inc(1);
         self.0.set_message(path.display().to_string());
     }
