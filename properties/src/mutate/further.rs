@@ -48,9 +48,8 @@ fn like(subject: &Subject, member: &Member<'_>, keeps_values: bool) -> Fixture {
             assigned.lists.insert(name.clone(), items.clone());
         }
     }
-    let is_held = |name: &String| {
-        subject.contract.stores.values().any(|store| store.holds.contains(name))
-    };
+    let is_held =
+        |name: &String| subject.contract.stores.values().any(|store| store.holds.contains(name));
     for (name, tensor) in case.tensors.iter().filter(|(name, _)| !is_held(name)) {
         assigned.layout.insert(name.clone(), kind_of(tensor.layout));
     }

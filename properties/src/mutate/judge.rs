@@ -108,7 +108,11 @@ impl<'s, 'a> Judge<'s, 'a> {
                 check_prepared(&prepared, &Examine::Kernel, &mut kernel, &mut self.workspace)?;
             if own == Verdict::Agree {
                 let clause = verdict.clause().unwrap_or_default().to_owned();
-                return Ok(Fate::Killed { clause, after: asked, by: format!("further case {number}") });
+                return Ok(Fate::Killed {
+                    clause,
+                    after: asked,
+                    by: format!("further case {number}"),
+                });
             }
         }
         Ok(Fate::Survived { asked })
