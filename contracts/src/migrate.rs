@@ -170,16 +170,13 @@ fn add(case: &mut Map<String, Value>, contract: &Contract, path: &str, value: &V
     let value = match section {
         "lists" if value.is_i64() => {
             let each = contract.lists.get(name).map(|list| list.each.as_str());
-            let Some(size) = each.and_then(|each| case.get("dims")?.get(each)) else {
-                // Reading the case names the dim that nothing decides.
-                return Ok(());
-            };
-            let Some(count) = size.as_u64().filter(|count| *count <= MOST_ITEMS) else {
-                let what = "the history gives one value for all, and the list's axis has no such size";
+            let count = each.and_then(|each| case.get("dims")?.get(each)?.as_u64());
+            let Some(count) = count.filter(|count| *count <= MOST_ITEMS) else {
+                let what = "the history gives one value for all, and the list's axis has no size";
                 return Err(refused(
                     path,
                     what.to_owned(),
-                    "correct the dim, or write the list out",
+                    "add the dim first, or write the list out",
                 ));
             };
             Value::from(vec![value.clone(); count as usize])

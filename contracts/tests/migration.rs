@@ -185,7 +185,7 @@ fn what_cannot_be_carried_over_says_why() {
     refused(
         ("", ""),
         ("renamed: {dims.T: dims.tokens, ", "renamed: {"),
-        "dims.tokens: it is undecided",
+        "lists.group: the history gives one value for all, and the list's axis has no size; add the dim first",
     );
     refused(
         ("{T: 3", "{tokens: 3, T: 3"),

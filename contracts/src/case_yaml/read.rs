@@ -107,8 +107,10 @@ fn read<'a>(
 ) -> Result<(Case, bool), CaseError> {
     let mut tree = yaml::parse(text, CASE_LIMIT_BYTES)
         .map_err(|e| CaseError { line: e.line, ..CaseError::new("", e.what, e.remedy) })?;
-    let named = tree.get("contract").and_then(|name| name.as_str()).and_then(lookup);
-    let is_older = match named {
+    // The contract first: of a case of another contract, nothing else is worth saying.
+    let named =
+        tree.get("contract").and_then(|name| name.as_str()).map(|name| contract(name, lookup));
+    let is_older = match named.transpose()? {
         Some(contract) => migrate::migrate(&mut tree, contract)?,
         None => false,
     };
@@ -118,14 +120,7 @@ fn read<'a>(
         let what = format!("form {} is unknown", raw.case);
         return Err(CaseError::new("case", what, format!("write case: {FORM_VERSION}")));
     }
-    let Some(contract) = lookup(&raw.contract) else {
-        let what = format!("no contract is named `{}`", raw.contract);
-        return Err(CaseError::new(
-            "contract",
-            what,
-            "name a contract that exists, or remove the file",
-        ));
-    };
+    let contract = contract(&raw.contract, lookup)?;
     let schedule = schedule(raw.schedule.as_ref())?;
     let (mut case, mut tensors) = split(raw, schedule);
     if is_older {
@@ -149,6 +144,16 @@ fn read<'a>(
     }
     Geometry::of(contract, &case)?;
     Ok((case, is_older))
+}
+
+fn contract<'a>(
+    name: &str,
+    lookup: &dyn Fn(&str) -> Option<&'a Contract>,
+) -> Result<&'a Contract, CaseError> {
+    lookup(name).ok_or_else(|| {
+        let what = format!("no contract is named `{name}`");
+        CaseError::new("contract", what, "name a contract that exists, or remove the file")
+    })
 }
 
 /// `in_order`, which is also what nothing means, or a seed.

@@ -51,7 +51,11 @@ fn sample_of(contract: &Contract, seed: u64, plain: bool) -> Case {
         scalars: Decisions::new(),
         stores: Decisions::new(),
         poison: *draws.pick(&[Poison::Quiet, Poison::Signalling]),
-        schedule: *draws.pick(&[Schedule::InOrder, Schedule::Seeded(0), Schedule::Seeded(u64::MAX)]),
+        schedule: *draws.pick(&[
+            Schedule::InOrder,
+            Schedule::Seeded(0),
+            Schedule::Seeded(u64::MAX),
+        ]),
         tensors: Decisions::new(),
     };
     for (name, words) in &contract.options {

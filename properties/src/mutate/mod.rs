@@ -17,6 +17,7 @@ pub mod named;
 pub mod operators;
 pub mod record;
 pub mod sample;
+pub mod shrunk;
 pub mod suite;
 
 use crate::check::ToolError;
