@@ -13,7 +13,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a map with case, contract, version, dtypes, dims, poison and tensors"
+)]
 struct RawCase {
     case: u32,
     contract: String,
@@ -105,8 +108,9 @@ fn read<'a>(
 ) -> Result<(Case, bool), CaseError> {
     let mut tree = yaml::parse(text, CASE_LIMIT_BYTES)
         .map_err(|e| CaseError { line: e.line, ..CaseError::new("", e.what, e.remedy) })?;
-    let named = tree.get("contract").and_then(|name| name.as_str()).and_then(lookup);
-    let is_older = match named {
+    let named = tree.get("contract").and_then(|name| name.as_str());
+    let contract = named.map(|name| lookup(name).ok_or_else(|| unknown_contract(name)));
+    let is_older = match contract.transpose()? {
         Some(contract) => migrate::migrate(&mut tree, contract)?,
         None => false,
     };
@@ -116,14 +120,7 @@ fn read<'a>(
         let what = format!("form {} is unknown", raw.case);
         return Err(CaseError::new("case", what, format!("write case: {FORM_VERSION}")));
     }
-    let Some(contract) = lookup(&raw.contract) else {
-        let what = format!("no contract is named `{}`", raw.contract);
-        return Err(CaseError::new(
-            "contract",
-            what,
-            "name a contract that exists, or remove the file",
-        ));
-    };
+    let contract = lookup(&raw.contract).ok_or_else(|| unknown_contract(&raw.contract))?;
     let (mut case, mut tensors) = split(raw);
     if is_older {
         migrate::settle(contract, &mut case, &mut tensors, RawTensor::default)?;
@@ -146,6 +143,11 @@ fn read<'a>(
     }
     Geometry::of(contract, &case)?;
     Ok((case, is_older))
+}
+
+fn unknown_contract(name: &str) -> CaseError {
+    let what = format!("no contract is named `{name}`");
+    CaseError::new("contract", what, "name a contract that exists, or remove the file")
 }
 
 fn split(raw: RawCase) -> (Case, Decisions<RawTensor>) {
