@@ -135,6 +135,7 @@
 //! scalars: {scale: 0x3e000000}
 //! stores: {qkv: {packed: 8}, gates: separate}
 //! poison: quiet
+//! schedule: 17
 //! tensors:
 //!   slot_of: {derived: [0]}
 //!   k: {layout: dense, fill: 0x00000000, at: {"0,0,3": 0x3f800000}}
@@ -145,7 +146,8 @@
 //! Bits are hexadecimal in the width of their type. Contents are a `fill` (bits, or `{hashed: seed}`: the
 //! frozen function [`case::hashed_bits`]) with the elements that differ `at` their logical coordinates,
 //! or `bits: "…"`, the digits of every element in row-major order. Derived contents are stored and
-//! recomputed; a difference is an error that shows both. Dead regions are not stored.
+//! recomputed; a difference is an error that shows both. Dead regions are not stored. `schedule` is the
+//! seed of the order in which blocks and warps run; without it, or as `in_order`, they run by number.
 //!
 //! # Older cases
 //!
@@ -201,7 +203,7 @@ mod scope;
 mod yaml;
 
 pub use builtin::{builtin, canary, check_builtin, contract, family, source};
-pub use case::{Case, CaseTensor, Content, Decisions, Fill, Layout, StoreForm};
+pub use case::{Case, CaseTensor, Content, Decisions, Fill, Layout, Schedule, StoreForm};
 pub use case_error::CaseError;
 pub use clause::{AutoReject, Clause, ClauseKind, HOUSE_RULES, Need, clauses};
 pub use dtype::{DType, Poison};

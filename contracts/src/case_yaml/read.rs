@@ -1,7 +1,7 @@
 //! YAML to a case that is legal under its contract. Every number is bounded before memory is taken.
 
 use super::{CASE_LIMIT_BYTES, FORM_VERSION};
-use crate::case::{Case, CaseTensor, Content, Decisions, Fill, Found, Layout, StoreForm};
+use crate::case::{Case, CaseTensor, Content, Decisions, Fill, Found, Layout, Schedule, StoreForm};
 use crate::case_error::CaseError;
 use crate::dtype::{DType, Poison};
 use crate::format::{Contract, Word};
@@ -13,10 +13,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "a map with case, contract, version, dtypes, dims, poison and tensors"
-)]
+#[serde(deny_unknown_fields)]
 struct RawCase {
     case: u32,
     contract: String,
@@ -37,6 +34,8 @@ struct RawCase {
     #[serde(default)]
     stores: Decisions<RawStore>,
     poison: Poison,
+    #[serde(default)]
+    schedule: Option<Word>,
     #[serde(default)]
     tensors: Decisions<RawTensor>,
 }
@@ -108,9 +107,10 @@ fn read<'a>(
 ) -> Result<(Case, bool), CaseError> {
     let mut tree = yaml::parse(text, CASE_LIMIT_BYTES)
         .map_err(|e| CaseError { line: e.line, ..CaseError::new("", e.what, e.remedy) })?;
-    let named = tree.get("contract").and_then(|name| name.as_str());
-    let contract = named.map(|name| lookup(name).ok_or_else(|| unknown_contract(name)));
-    let is_older = match contract.transpose()? {
+    // The contract first: of a case of another contract, nothing else is worth saying.
+    let named =
+        tree.get("contract").and_then(|name| name.as_str()).map(|name| contract(name, lookup));
+    let is_older = match named.transpose()? {
         Some(contract) => migrate::migrate(&mut tree, contract)?,
         None => false,
     };
@@ -120,8 +120,9 @@ fn read<'a>(
         let what = format!("form {} is unknown", raw.case);
         return Err(CaseError::new("case", what, format!("write case: {FORM_VERSION}")));
     }
-    let contract = lookup(&raw.contract).ok_or_else(|| unknown_contract(&raw.contract))?;
-    let (mut case, mut tensors) = split(raw);
+    let contract = contract(&raw.contract, lookup)?;
+    let schedule = schedule(raw.schedule.as_ref())?;
+    let (mut case, mut tensors) = split(raw, schedule);
     if is_older {
         migrate::settle(contract, &mut case, &mut tensors, RawTensor::default)?;
     }
@@ -145,12 +146,28 @@ fn read<'a>(
     Ok((case, is_older))
 }
 
-fn unknown_contract(name: &str) -> CaseError {
-    let what = format!("no contract is named `{name}`");
-    CaseError::new("contract", what, "name a contract that exists, or remove the file")
+fn contract<'a>(
+    name: &str,
+    lookup: &dyn Fn(&str) -> Option<&'a Contract>,
+) -> Result<&'a Contract, CaseError> {
+    lookup(name).ok_or_else(|| {
+        let what = format!("no contract is named `{name}`");
+        CaseError::new("contract", what, "name a contract that exists, or remove the file")
+    })
 }
 
-fn split(raw: RawCase) -> (Case, Decisions<RawTensor>) {
+/// `in_order`, which is also what nothing means, or a seed.
+fn schedule(word: Option<&Word>) -> Result<Schedule, CaseError> {
+    match word.map(|word| word.0.as_str()) {
+        None | Some("in_order") => Ok(Schedule::InOrder),
+        Some(text) => text.parse().map(Schedule::Seeded).map_err(|_| {
+            let what = format!("`{text}` is no order of blocks and warps");
+            CaseError::new("schedule", what, "write in_order, or a seed from 0 to 2^64 - 1")
+        }),
+    }
+}
+
+fn split(raw: RawCase, schedule: Schedule) -> (Case, Decisions<RawTensor>) {
     let words =
         |words: Decisions<Word>| words.into_iter().map(|(name, word)| (name, word.0)).collect();
     let stores = raw.stores.into_iter().map(|(name, form)| match form {
@@ -169,6 +186,7 @@ fn split(raw: RawCase) -> (Case, Decisions<RawTensor>) {
         scalars: raw.scalars,
         stores: stores.collect(),
         poison: raw.poison,
+        schedule,
         tensors: Decisions::new(),
     };
     (case, raw.tensors)

@@ -1,7 +1,7 @@
 use super::*;
 use crate::subject::Subject;
 use crate::verdict::{Disagreement, FaultReport, Verdict};
-use contracts::case::{CaseTensor, Decisions, Fill, Found};
+use contracts::case::{CaseTensor, Decisions, Fill, Found, Schedule};
 use contracts::case_yaml::write_case;
 use contracts::dtype::{DType, Poison};
 use std::collections::BTreeMap;
@@ -33,6 +33,7 @@ fn case(columns: i64) -> Case {
         scalars: Decisions::new(),
         stores: Decisions::new(),
         poison: Poison::Quiet,
+        schedule: Schedule::InOrder,
         tensors: [("x".to_owned(), x), ("ids".to_owned(), ids)].into_iter().collect(),
     }
 }

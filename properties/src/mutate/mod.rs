@@ -9,6 +9,7 @@
 
 pub mod changes;
 pub mod equivalents;
+pub mod further;
 pub mod judge;
 pub mod listing;
 pub mod machine_code;

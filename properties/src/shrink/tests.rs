@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::verdict::Disagreement;
-use contracts::case::{CaseTensor, Content, Decisions, Fill, Layout, StoreForm};
+use contracts::case::{CaseTensor, Content, Decisions, Fill, Layout, Schedule, StoreForm};
 use contracts::dtype::{DType, Poison};
 use contracts::format::{Access, Contract};
 use contracts::geometry::Geometry;
@@ -86,6 +86,7 @@ fn empty_case(contract: &Contract) -> Case {
         scalars: Decisions::new(),
         stores: contract.stores.keys().map(|name| (name.clone(), StoreForm::Separate)).collect(),
         poison: Poison::Signalling,
+        schedule: Schedule::Seeded(9),
         tensors: Decisions::new(),
     }
 }
@@ -207,7 +208,7 @@ fn a_long_row_with_one_element_past_64() {
     });
     assert_eq!(found.dims, words(&[("R", 1), ("n", 65)]));
     assert_eq!(found.tensors["x"], dense(only(64, 0x3f80_0000)));
-    assert_eq!(found.poison, Poison::Quiet);
+    assert_eq!((found.poison, found.schedule), (Poison::Quiet, Schedule::InOrder));
 }
 
 #[test]
