@@ -13,7 +13,9 @@ use safetensors::SafeTensors;
 use support::{Parameters, bytes32, input, words};
 
 /// Entry, grid and cluster, as in `hopper.py`.
-fn list() -> Vec<(&'static str, [u32; 3], Option<[u32; 3]>)> {
+type Case = (&'static str, [u32; 3], Option<[u32; 3]>);
+
+fn list() -> Vec<Case> {
     let mut all = vec![
         ("registers", [4, 1, 1], None),
         ("registers", [4, 4, 2], Some([2, 2, 2])),
