@@ -257,7 +257,7 @@ impl<'a> Floor<'a> {
         let ranks = self.clusters.ranks();
         for rank in (1..ranks).chain([0]) {
             let block = self.clusters.block(cluster, rank);
-            let number = self.clusters.number(block);
+            let number = if ranks == 1 { cluster } else { self.clusters.number(block) };
             machine.cluster.begin(cluster, [rank, ranks], number as u32);
             current.start(machine, number, block);
             if rank != 0 {
