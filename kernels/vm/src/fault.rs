@@ -504,6 +504,14 @@ pub enum LaunchError {
         /// What is wrong.
         why: &'static str,
     },
+    /// More host memory for one block's registers, local and shared memory than
+    /// [`crate::Limits::resident_bytes`].
+    TooMuchMemory {
+        /// What one block takes.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// More shared memory than a block may have.
     TooMuchShared {
         /// Static and dynamic together.
@@ -843,6 +851,12 @@ impl fmt::Display for LaunchError {
             }
             LaunchError::Cluster { cluster, grid, why } => {
                 write!(f, "clusters of {cluster:?} in a grid of {grid:?}: {why}")
+            }
+            LaunchError::TooMuchMemory { bytes, limit } => {
+                write!(
+                    f,
+                    "a block takes {bytes} bytes of the host's memory, the limit is {limit} (`Limits::resident_bytes`)"
+                )
             }
             LaunchError::TooMuchShared { bytes, limit } => {
                 write!(f, "{bytes} bytes of shared memory in a block of at most {limit}")

@@ -99,6 +99,7 @@ mod wide;
 
 pub use approx::FloatModel;
 pub use coverage::{Coverage, EntryCoverage, LineHits};
+pub use dispatch::portably;
 pub use exec::{Launch, Limits, MatrixModel, Options, Schedule, Stats, launch, launch_watched};
 pub use fault::{
     BufferPlace, ClusterFault, Fault, FaultKind, LaunchError, MbarrierFault, MemorySpace, Party,

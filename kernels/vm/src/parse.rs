@@ -3,7 +3,7 @@
 mod operand;
 
 use crate::lexer::{Kind, Token, tokens};
-use crate::parse_error::{ParseError, ParseErrorKind};
+use crate::parse_error::{DEEPEST, LARGEST_ALIGN_BYTES, ParseError, ParseErrorKind};
 use crate::syntax::{
     Function, Initial, Instruction, Operand, Space, Statement, Tree, Variable, type_bytes,
 };
@@ -14,13 +14,15 @@ pub(crate) struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
     source: Option<(u32, u32)>,
+    /// Lists that are open.
+    depth: u32,
 }
 
 type Parsed<T> = Result<T, ParseError>;
 
 /// Parses a whole module.
 pub(crate) fn parse(text: &str) -> Parsed<Tree<'_>> {
-    let mut parser = Parser { tokens: tokens(text), at: 0, source: None };
+    let mut parser = Parser { tokens: tokens(text), at: 0, source: None, depth: 0 };
     parser.module()
 }
 
@@ -108,6 +110,26 @@ impl<'a> Parser<'a> {
         let value = self.integer()?;
         u32::try_from(value)
             .map_err(|_| ParseError { line, what: ParseErrorKind::BadNumber(value.to_string()) })
+    }
+
+    fn alignment(&mut self) -> Parsed<u32> {
+        let line = self.peek().line;
+        let align = self.integer32()?;
+        if align.is_power_of_two() && align <= LARGEST_ALIGN_BYTES {
+            return Ok(align);
+        }
+        Err(ParseError { line, what: ParseErrorKind::BadAlignment(align) })
+    }
+
+    /// What stands within brackets: each level takes the host's stack.
+    fn within<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth == DEEPEST {
+            return Err(ParseError { line: self.peek().line, what: ParseErrorKind::TooDeep });
+        }
+        self.depth += 1;
+        let result = inner(self);
+        self.depth -= 1;
+        result
     }
 
     fn module(&mut self) -> Parsed<Tree<'a>> {
@@ -284,7 +306,7 @@ impl<'a> Parser<'a> {
             let token = self.peek();
             let word = self.word("a type")?;
             match word {
-                ".align" => align = self.integer32()?,
+                ".align" => align = self.alignment()?,
                 ".v2" => vector = 2,
                 ".v4" => vector = 4,
                 ".ptr" | ".managed" => {}
@@ -299,7 +321,7 @@ impl<'a> Parser<'a> {
         while self.peek().text.starts_with('.') {
             match self.next().text {
                 ".align" => {
-                    self.integer32()?;
+                    self.alignment()?;
                 }
                 _ => continue,
             }
@@ -341,7 +363,7 @@ impl<'a> Parser<'a> {
             let name = self.word("a variable name")?;
             let mut count = None;
             while self.eat(b'[') {
-                count = Some(count.unwrap_or(1) * self.integer()?);
+                count = Some(count.unwrap_or(1u64).saturating_mul(self.integer()?));
                 self.need(b']', "]")?;
             }
             variable = Variable {
@@ -361,11 +383,13 @@ impl<'a> Parser<'a> {
 
     fn initial(&mut self, out: &mut Vec<Initial<'a>>) -> Parsed<()> {
         if self.eat(b'{') {
-            while !self.eat(b'}') {
-                self.initial(out)?;
-                self.eat(b',');
-            }
-            return Ok(());
+            return self.within(|parser| {
+                while !parser.eat(b'}') {
+                    parser.initial(out)?;
+                    parser.eat(b',');
+                }
+                Ok(())
+            });
         }
         let negative = self.eat(b'-');
         let token = self.peek();

@@ -41,7 +41,7 @@ pub(crate) struct Variable<'a> {
 
 impl Variable<'_> {
     pub fn size_bytes(&self) -> u64 {
-        u64::from(self.element_bytes) * self.count.unwrap_or(1)
+        u64::from(self.element_bytes).saturating_mul(self.count.unwrap_or(1))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::program::{Action, Barrier, BarrierKind, Shuffle, ShuffleMode, Vote, V
 use crate::shared::LAST_CLOCK;
 
 /// Lanes arrive at a block barrier. Returns those that now wait (all but for `bar.arrive`).
+#[cfg_attr(feature = "libfuzzer", inline(always))]
 pub(crate) fn arrive(
     warp: &mut Warp,
     machine: &mut Machine<'_>,
@@ -235,6 +236,7 @@ fn sources(source: impl Fn(i32) -> (i32, bool)) -> ([i32; 32], u32) {
     (from, inside)
 }
 
+#[cfg_attr(feature = "libfuzzer", inline(always))]
 fn vote(warp: &mut Warp, what: &Vote, mask: u32) {
     let values = |warp: &Warp| {
         let mut out = [0u64; 32];
@@ -320,6 +322,7 @@ fn reduce(kind: VoteKind, x: u32, y: u32) -> u32 {
 }
 
 /// Opens barriers that have everyone. Returns whether any opened.
+#[cfg_attr(feature = "libfuzzer", inline(always))]
 pub(crate) fn release(
     warps: &mut [Warp],
     machine: &mut Machine<'_>,

@@ -115,6 +115,7 @@ impl<'a> Floor<'a> {
     }
 
     /// Runs every block to its end.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn run(&mut self, machine: &mut Machine<'_>) -> Result<(), Halt> {
         let mut current = self.fresh();
         current.exchange(machine);
@@ -129,10 +130,12 @@ impl<'a> Floor<'a> {
     }
 
     /// Whether everybody has waited for so long that it is time to see who can go on.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn is_steady(&self) -> bool {
         self.turns.in_order() || self.quiet > 4 * (self.aside.len() + 1)
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn fresh(&mut self) -> Box<Resident> {
         // One that knows the kernel has its registers laid out; the others serve their own.
         let known = self.spare.iter().rposition(|spare| spare.knows(self.entry));
@@ -145,6 +148,7 @@ impl<'a> Floor<'a> {
         resident
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn run_all(
         &mut self,
         machine: &mut Machine<'_>,
@@ -197,6 +201,7 @@ impl<'a> Floor<'a> {
     }
 
     /// Another block's turn, if there is one.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn change(
         &mut self,
         machine: &mut Machine<'_>,
@@ -240,6 +245,7 @@ impl<'a> Floor<'a> {
     }
 
     /// Changes the running block for one of those laid aside, if there is that one.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn lay_aside(&mut self, machine: &mut Machine<'_>, current: &mut Box<Resident>, next: usize) {
         if next >= self.aside.len() {
             return;
@@ -253,6 +259,7 @@ impl<'a> Floor<'a> {
     }
 
     /// Begins the blocks of a cluster, of which the first is the one that runs.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn start(&mut self, machine: &mut Machine<'_>, current: &mut Box<Resident>, cluster: u64) {
         let ranks = self.clusters.ranks();
         for rank in (1..ranks).chain([0]) {
@@ -275,6 +282,7 @@ impl<'a> Floor<'a> {
     }
 
     /// A block goes on: what it shares with the others of its cluster comes to it.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn take_up(&mut self, machine: &mut Machine<'_>, current: &mut Resident) {
         current.exchange(machine);
         if machine.cluster.is_several() {
@@ -353,6 +361,7 @@ impl<'a> Floor<'a> {
 
     /// Runs the warps until all have exited or the block's time is over. In a steady visit every
     /// warp has its turn.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn visit(
         &mut self,
         machine: &mut Machine<'_>,
@@ -466,12 +475,18 @@ fn room(entry: &Entry, launch: &Launch<'_>, limits: &Limits) -> (usize, usize) {
     let by_shared = (limits.shared_bytes + RESERVED) / (shared + RESERVED);
     let each = (2048 / (warps * 32)).min(32).min(by_shared).max(1);
     let hardware = each * u64::from(limits.multiprocessors.max(1));
-    // A shared byte has records of its own: some 24 bytes.
-    let registers = u64::from(entry.words) * 128 + u64::from(entry.longs) * 256;
-    let bytes = warps * (registers + 64 * u64::from(entry.local_bytes) + 1024) + shared * 26;
-    let memory = (limits.resident_bytes / bytes.max(1)).max(1);
+    let memory = (limits.resident_bytes / block_bytes(entry, launch)).max(1);
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     (count(hardware), count(memory))
+}
+
+/// What one block takes of the host's memory, about.
+pub(super) fn block_bytes(entry: &Entry, launch: &Launch<'_>) -> u64 {
+    let threads: u64 = launch.block.iter().map(|n| u64::from(*n)).product();
+    // A shared byte has records of its own: some 24 bytes.
+    let shared = u64::from(entry.dynamic_shared_offset) + u64::from(launch.dynamic_shared_bytes);
+    let registers = u64::from(entry.words) * 128 + u64::from(entry.longs) * 256;
+    threads.div_ceil(32) * (registers + 64 * u64::from(entry.local_bytes) + 1024) + shared * 26
 }
 
 fn raised(pc: u32, mask: u32, trouble: Box<Trouble>) -> Box<Raised> {

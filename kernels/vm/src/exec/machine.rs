@@ -53,6 +53,8 @@ pub(crate) struct Machine<'m> {
     pub races: &'m mut Races,
     /// Instructions left in the launch.
     pub left: u64,
+    /// What was taken from it for the starts of blocks, which are none.
+    pub charged: u64,
     /// Instructions of a warp's turn.
     pub slice: u64,
     /// Grows with whatever may change memory or let a thread go on.

@@ -18,6 +18,8 @@ use crate::shared::{Shared, Touch, Toucher};
 
 const BYTES: usize = 8;
 const LARGEST: u32 = (1 << 20) - 1;
+/// Copies of complete phases that are kept back until somebody tests; more are there at once.
+const MOST_LANDED: usize = 256;
 /// Failed tests in a row, with next to nothing done between, after which nobody will help.
 const PATIENCE: u64 = 1 << 14;
 const WORK_PER_TEST: u64 = 64;
@@ -356,9 +358,15 @@ pub(super) fn bring(
     by: Toucher,
 ) -> Result<(), Box<Trouble>> {
     touch(machine, Act::Complete, offset, by)?;
+    if machine.mbarriers.find(offset)?.landed.len() > MOST_LANDED {
+        test(machine, offset, true)?;
+    }
     let distant = machine.cluster.visitor().is_some();
     for (to, bytes) in pieces {
         expect(machine, offset, -(bytes.len() as i64), by)?;
+        if bytes.is_empty() {
+            continue;
+        }
         let arrival = Arrival { offset: to, bytes, by, distant, combines };
         machine.mbarriers.find(offset)?.arrivals.push(arrival);
     }

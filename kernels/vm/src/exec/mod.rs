@@ -11,7 +11,7 @@ pub(crate) mod collective;
 mod copy;
 mod crew;
 mod deliver;
-mod floor;
+pub(crate) mod floor;
 pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod matrix;
@@ -239,10 +239,11 @@ fn check<'m>(
     }
     let (grid, block) = (launch.grid, launch.block);
     let zero = grid.contains(&0) || block.contains(&0);
-    if zero || grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535 || block[2] > 64 {
+    let long = grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535;
+    if zero || long || block[2] > 64 {
         return Err(LaunchError::BadGeometry { grid, block });
     }
-    let threads = block.iter().map(|n| u64::from(*n)).product();
+    let threads = block.iter().fold(1, |all: u64, n| all.saturating_mul((*n).into()));
     let limit = entry.max_threads.unwrap_or(1024).min(1024);
     if threads > u64::from(limit) {
         return Err(LaunchError::TooManyThreads { threads, limit });
@@ -250,6 +251,10 @@ fn check<'m>(
     let bytes = u64::from(entry.static_shared_bytes) + u64::from(launch.dynamic_shared_bytes);
     if bytes > limits.shared_bytes {
         return Err(LaunchError::TooMuchShared { bytes, limit: limits.shared_bytes });
+    }
+    let bytes = floor::block_bytes(entry, launch);
+    if bytes > limits.resident_bytes {
+        return Err(LaunchError::TooMuchMemory { bytes, limit: limits.resident_bytes });
     }
     Ok(entry)
 }
@@ -297,6 +302,7 @@ fn run(
         strict: options.strict,
         races: &mut scratch.races,
         left: limits.instructions,
+        charged: 0,
         slice: step::SLICE,
         changes: 0,
         polled: false,
@@ -316,10 +322,10 @@ fn run(
     };
     let mut floor =
         Floor::new(entry, launch, clusters, limits, options.schedule, &mut scratch.spare);
-    let result = floor.run(&mut machine);
+    let result = dispatch::run_blocks(&mut floor, &mut machine);
     counts.launched += floor.started();
     let blocks = floor.started();
-    let warp_instructions = limits.instructions - machine.left;
+    let warp_instructions = limits.instructions - machine.left - machine.charged;
     let result = result.map_err(|halt| match halt {
         Halt::Raised { block, warp, raised } => {
             report(&mut machine, launch, place_of(block, launch.grid), warp, *raised)

@@ -53,6 +53,7 @@ pub(crate) struct Resident {
 
 impl Resident {
     /// Lays out registers and memory for the blocks of a launch.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn furnish(&mut self, entry: &Entry, launch: &Launch<'_>, clusters: Clusters) {
         let threads: u32 = launch.block.iter().product();
         let warps = threads.div_ceil(32) as usize;
@@ -87,6 +88,7 @@ impl Resident {
     }
 
     /// Changes places with the block that runs.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn exchange(&mut self, machine: &mut Machine<'_>) {
         swap(&mut self.seat.shared, machine.shared);
         swap(&mut self.seat.local, machine.local);
@@ -103,9 +105,16 @@ impl Resident {
     }
 
     /// Begins a block, while it is the one that runs.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn start(&mut self, machine: &mut Machine<'_>, number: u64, block: [u32; 3]) {
+        /// Bytes that are cleared in the time of an instruction.
+        const CLEARED_BYTES: usize = 1024;
         let clusters = machine.clusters;
         let threads = machine.block_threads;
+        let cleared = machine.shared.data.len() + machine.local.data.len();
+        let charge = machine.left.min((cleared / CLEARED_BYTES) as u64);
+        machine.left -= charge;
+        machine.charged += charge;
         self.number = number;
         self.calm = Calm::default();
         machine.races.start_block(number as u32);

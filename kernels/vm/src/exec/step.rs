@@ -346,7 +346,8 @@ fn branch_table(
 }
 
 /// Threads exit.
-#[inline(never)]
+#[cfg_attr(feature = "libfuzzer", inline(always))]
+#[cfg_attr(not(feature = "libfuzzer"), inline(never))]
 fn leave(warp: &mut Warp, machine: &mut Machine<'_>, m: u32, pc: u32) {
     cluster::leave(warp, machine, m, pc);
     warp.alive &= !m;
@@ -376,7 +377,8 @@ enum After {
 }
 
 /// Counts a poll by `active` ones of the lanes that stand at `pc`.
-#[inline(never)]
+#[cfg_attr(feature = "libfuzzer", inline(always))]
+#[cfg_attr(not(feature = "libfuzzer"), inline(never))]
 fn poll(
     warp: &mut Warp,
     machine: &mut Machine<'_>,
@@ -394,6 +396,7 @@ fn poll(
 }
 
 /// Puts back the lanes that poll at `pc`; true when others of the warp are to run first.
+#[cfg_attr(feature = "libfuzzer", inline(always))]
 fn let_pass(warp: &mut Warp, pc: u32, mask: u32) -> bool {
     let others = warp.fragments.iter().filter(|other| other.state == State::Ready).count();
     warp.fragments.push(Fragment { pc: pc + 1, mask, state: State::Ready });
@@ -409,6 +412,7 @@ fn let_pass(warp: &mut Warp, pc: u32, mask: u32) -> bool {
 
 /// Merges what stands at `pc` into the running fragment and finds the next place where someone
 /// stands; true when another must run first and the running one was put back.
+#[cfg_attr(feature = "libfuzzer", inline(always))]
 fn meet(warp: &mut Warp, pc: u32, mask: &mut u32, lenient: bool, meeting: &mut u32) -> bool {
     let mut i = 0;
     let mut lower = false;

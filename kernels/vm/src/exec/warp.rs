@@ -73,11 +73,13 @@ pub(crate) struct Warp {
 }
 
 impl Warp {
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn is_ready(&self) -> bool {
         self.fragments.iter().any(|fragment| fragment.state == State::Ready)
     }
 
     /// Counts a strong access that changed nothing; true when it is time to let others run.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn polls(&mut self, pc: u32, lane: u32, place: (Space, u64), changes: u64) -> bool {
         let poll = &mut self.poll;
         if poll.changes != changes || poll.times == 0 {
@@ -102,6 +104,7 @@ impl Warp {
     }
 
     /// Merges ready fragments at equal places and takes out the one to run.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn pick(&mut self) -> Option<Fragment> {
         let after = self.yielding.take();
         if let [only] = *self.fragments

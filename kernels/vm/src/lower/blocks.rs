@@ -41,7 +41,9 @@ impl<'a> Lowering<'a, '_> {
             self.drop_unread(&starts);
         }
         let starts = self.block_starts();
-        let exposed = self.allocate(&starts);
+        let Some(exposed) = self.allocate(&starts) else {
+            return Err(too_large("branches among so many registers", function.line));
+        };
         self.fix_shuffles();
         let block_of = |pc: u32| starts.partition_point(|start| *start <= pc) as u32 - 1;
         let mut edge_targets = vec![0; self.edges as usize];

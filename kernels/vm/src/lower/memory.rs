@@ -102,7 +102,8 @@ impl<'a> Lowering<'a, '_> {
             single => std::slice::from_ref(single),
         };
         // Vectors of 2, 4 or 8 elements and at most 32 bytes.
-        if !list.len().is_power_of_two() || list.len() * usize::from(ty.bits / 8) > 32 {
+        let counted = list.len() <= 8 && list.len().is_power_of_two();
+        if !counted || ty.bits < 8 || list.len() * usize::from(ty.bits / 8) > 32 {
             return bad();
         }
         let mut access = Access {
@@ -170,7 +171,7 @@ impl<'a> Lowering<'a, '_> {
         let access = self.access(parts, address, values, true)?;
         if access.space == Space::Param && access.base.is_none() && self.guard.0 == 0 {
             for i in 0..usize::from(access.count) {
-                let at = access.offset + i as i64 * i64::from(access.width_bytes);
+                let at = access.offset.wrapping_add(i as i64 * i64::from(access.width_bytes));
                 let d = access.regs[i];
                 let key = (at as u32, access.width_bytes, access.signed, d.class);
                 let slot = match self.parameter_slots.get(&key) {
@@ -254,7 +255,7 @@ impl<'a> Lowering<'a, '_> {
             _ => return bad(),
         };
         let (base, offset, implied) = self.address(address)?;
-        let offset = offset + (element * usize::from(ty.bits / 8)) as i64;
+        let offset = offset.wrapping_add((element * usize::from(ty.bits / 8)) as i64);
         let mut space = space_of(parts);
         if space == Space::Generic
             && let Some(implied) = implied
@@ -376,7 +377,7 @@ impl<'a> Lowering<'a, '_> {
                 self.emit(Op::Unary { op: Unary::Low16, d: low, a: kept });
                 self.emit(Op::Unary { op: Unary::High16, d: high, a: kept });
             }
-            (16 | 32 | 64, all) => {
+            (16 | 32 | 64, all @ ([_, _] | [_, _, _, _] | [_, _, _, _, _, _, _, _])) => {
                 let piece_bits = ty.bits / all.len() as u8;
                 if piece_bits != 8 && piece_bits != 16 {
                     return bad();
@@ -401,7 +402,7 @@ impl<'a> Lowering<'a, '_> {
 
     fn pack(&mut self, d: &Operand<'a>, list: &[Operand<'a>], ty: Ty) -> Lower<()> {
         let (d, _) = self.destination(d, ty.class())?;
-        if d.class != ty.class() || list.is_empty() {
+        if d.class != ty.class() || !matches!(list.len(), 2 | 4) {
             return bad();
         }
         let piece = Ty { kind: TyKind::Bits, bits: ty.bits / list.len() as u8 };

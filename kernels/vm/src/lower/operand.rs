@@ -400,16 +400,20 @@ impl<'a> Lowering<'a, '_> {
                 Ok((Some(reg), *offset, None))
             }
             Some(Binding::Register { .. } | Binding::Pair(_)) => bad(),
-            Some(Binding::Shared(at)) => Ok((None, i64::from(at) + offset, Some(Space::Shared))),
+            Some(Binding::Shared(at)) => {
+                Ok((None, i64::from(at).wrapping_add(*offset), Some(Space::Shared)))
+            }
             Some(Binding::DynamicShared) => {
                 Ok((Some(self.special(Special::DynamicBase, true)), *offset, Some(Space::Shared)))
             }
-            Some(Binding::Local(at)) => Ok((None, i64::from(at) + offset, Some(Space::Local))),
+            Some(Binding::Local(at)) => {
+                Ok((None, i64::from(at).wrapping_add(*offset), Some(Space::Local)))
+            }
             Some(Binding::Parameter { offset: at }) => {
-                Ok((None, i64::from(at) + offset, Some(Space::Param)))
+                Ok((None, i64::from(at).wrapping_add(*offset), Some(Space::Param)))
             }
             Some(Binding::Data(at)) => {
-                Ok((None, (DATA_BASE + at) as i64 + offset, Some(Space::Global)))
+                Ok((None, ((DATA_BASE + at) as i64).wrapping_add(*offset), Some(Space::Global)))
             }
             None => Self::unknown(name),
         }

@@ -7,6 +7,10 @@ use crate::syntax::Operand;
 
 impl<'a> Parser<'a> {
     pub(super) fn operand(&mut self) -> Parsed<Operand<'a>> {
+        self.within(Self::operand_within)
+    }
+
+    fn operand_within(&mut self) -> Parsed<Operand<'a>> {
         let first = self.simple_operand()?;
         if self.eat(b'|') {
             let second = self.simple_operand()?;
