@@ -15,7 +15,7 @@ use super::step::{Outcome, Raise, Raised};
 use super::warp::Warp;
 use super::{Launch, Limits, collective, mbarrier};
 use crate::dispatch;
-use crate::fault::{FaultKind, MemorySpace};
+use crate::fault::{FaultKind, MemorySpace, WarpgroupFault};
 use crate::module::Entry;
 use crate::program::Action;
 use crate::rare::Rare;
@@ -437,6 +437,8 @@ impl<'a> Floor<'a> {
         };
         let trouble = if tests(self.entry, poll.pc) {
             mbarrier::no_progress(machine, address)
+        } else if waits_for_product(self.entry, poll.pc) {
+            FaultKind::Warpgroup { wrong: WarpgroupFault::MissingWarps }.into()
         } else {
             let waiting_blocks = self.aside.len() as u64 + 1;
             let unstarted_blocks = self.blocks.left() * u64::from(self.clusters.ranks());
@@ -462,6 +464,14 @@ fn polling(entry: &Entry, block: &Resident) -> usize {
 fn tests(entry: &Entry, pc: u32) -> bool {
     match entry.code[pc as usize].action {
         Action::Rare(i) => matches!(entry.rares[usize::from(i)], Rare::Mbarrier(_)),
+        _ => false,
+    }
+}
+
+/// Whether an instruction waits for products.
+fn waits_for_product(entry: &Entry, pc: u32) -> bool {
+    match entry.code[pc as usize].action {
+        Action::Rare(i) => matches!(entry.rares[usize::from(i)], Rare::WarpgroupWait { .. }),
         _ => false,
     }
 }
