@@ -1,8 +1,11 @@
 //! What can stop a launch, and the one place that words it.
 
+mod warpgroup;
+
 use crate::memory::BufferId;
 use crate::syntax::SourceLine;
 use std::fmt;
+pub use warpgroup::WarpgroupFault;
 
 /// A state space, as reports name it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -288,6 +291,16 @@ pub enum FaultKind {
         /// Which accesses collide.
         race: RaceKind,
     },
+    /// Threads of two warps of a block touch a byte of global memory, one of them storing to it, and
+    /// no barrier orders them.
+    WarpRace {
+        /// The byte, where a buffer holds it and not a variable of the module.
+        buffer: Option<BufferPlace>,
+        /// Its address.
+        address: u64,
+        /// Which accesses collide.
+        race: RaceKind,
+    },
     /// Threads wait for others that can no longer come.
     BarrierDivergence {
         /// Threads of the block that wait.
@@ -366,6 +379,11 @@ pub enum FaultKind {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// An asynchronous product used against its rules.
+    Warpgroup {
+        /// Which rule.
+        wrong: WarpgroupFault,
+    },
     /// The launch ran more warp instructions than its limit.
     InstructionBudget {
         /// The limit.
@@ -419,6 +437,7 @@ impl FaultKind {
             | FaultKind::Misaligned { buffer, .. }
             | FaultKind::Uninitialised { buffer, .. }
             | FaultKind::BlockRace { buffer, .. }
+            | FaultKind::WarpRace { buffer, .. }
             | FaultKind::NoProgress { buffer, .. } => buffer.as_ref(),
             FaultKind::Tensor { wrong: TensorFault::BeyondBuffer { buffer, .. }, .. } => {
                 buffer.as_ref()
@@ -727,6 +746,15 @@ impl fmt::Display for FaultKind {
                 })?;
                 f.write_str(" without a fence and a flag between")
             }
+            FaultKind::WarpRace { buffer, address, race } => {
+                place(f, MemorySpace::Global, buffer.as_ref(), *address)?;
+                f.write_str(match race {
+                    RaceKind::ReadAfterWrite => " is read while another warp stores to it",
+                    RaceKind::WriteAfterRead => " is stored to while another warp reads it",
+                    RaceKind::WriteAfterWrite => " is stored to by two warps",
+                })?;
+                f.write_str(" of the block without a barrier between")
+            }
             FaultKind::BarrierDivergence { waiting, alive } => {
                 write!(f, "{waiting} of {alive} threads wait for others that cannot come")
             }
@@ -769,6 +797,7 @@ impl fmt::Display for FaultKind {
             FaultKind::BadDescriptor { descriptor, why } => {
                 write!(f, "matrix descriptor {descriptor:#018x}: {why}")
             }
+            FaultKind::Warpgroup { wrong } => wrong.fmt(f),
             FaultKind::InstructionBudget { limit } => {
                 write!(f, "more than {limit} warp instructions: it may never end")
             }
@@ -803,6 +832,7 @@ impl FaultKind {
             FaultKind::MissingLane { .. } | FaultKind::ExitedAtBarrier { .. } => "thread exited at",
             FaultKind::Cluster { wrong: ClusterFault::Exited { .. } } => "block exited at",
             FaultKind::DivergedBarrier { .. } => "place is",
+            FaultKind::Warpgroup { wrong } => wrong.other(),
             _ => "access is",
         }
     }

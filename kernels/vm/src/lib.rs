@@ -103,7 +103,7 @@ pub use dispatch::portably;
 pub use exec::{Launch, Limits, MatrixModel, Options, Schedule, Stats, launch, launch_watched};
 pub use fault::{
     BufferPlace, ClusterFault, Fault, FaultKind, LaunchError, MbarrierFault, MemorySpace, Party,
-    RaceKind, Stop, TensorFault,
+    RaceKind, Stop, TensorFault, WarpgroupFault,
 };
 pub use lcov::Lcov;
 pub use memory::{BufferId, Memory, marks};

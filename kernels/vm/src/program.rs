@@ -555,7 +555,7 @@ impl Multiply {
 
     /// Registers of c and of d.
     pub fn sums(&self) -> u8 {
-        if self.sum == Sum::F16 { self.rows / 8 } else { self.rows / 4 }
+        if self.sum.is_f16() { self.rows / 8 } else { self.rows / 4 }
     }
 }
 
@@ -579,9 +579,18 @@ pub(crate) enum Sum {
     F16,
     /// f32 of which 13 fraction bits are kept: fp8 products of a warpgroup.
     Short,
+    /// The same as f16.
+    ShortF16,
     Int {
         saturate: bool,
     },
+}
+
+impl Sum {
+    /// Two lie in a register.
+    pub fn is_f16(self) -> bool {
+        matches!(self, Sum::F16 | Sum::ShortF16)
+    }
 }
 
 /// Values every thread of a launch knows.

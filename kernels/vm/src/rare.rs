@@ -7,6 +7,18 @@ use crate::syntax::Space;
 #[derive(Clone, Debug)]
 pub(crate) enum Rare {
     Warpgroup(Box<Warpgroup>),
+    /// `wgmma.fence`
+    WarpgroupFence,
+    /// `wgmma.commit_group`
+    WarpgroupCommit,
+    /// `wgmma.wait_group`
+    WarpgroupWait {
+        pending: u32,
+    },
+    /// `fence.proxy.async`, in a kernel with `wgmma`.
+    ProxyFence,
+    /// Stands before an instruction of a kernel with `wgmma`.
+    Touches(Box<Touches>),
     Mbarrier(Mbarrier),
     Bulk(Bulk),
     Tensor(Box<Tensor>),
@@ -34,7 +46,14 @@ pub(crate) enum Rare {
 impl Rare {
     /// All lanes of the warp execute it together.
     pub fn aligned(&self) -> bool {
-        matches!(self, Rare::Warpgroup(_) | Rare::Tile(_))
+        matches!(
+            self,
+            Rare::Warpgroup(_)
+                | Rare::WarpgroupFence
+                | Rare::WarpgroupCommit
+                | Rare::WarpgroupWait { .. }
+                | Rare::Tile(_)
+        )
     }
 
     /// It may order blocks.
@@ -66,6 +85,32 @@ pub(crate) struct Warpgroup {
     pub d: Vec<Slot>,
     /// Names what a descriptor may ask and the machine lacks, among the entry's unsupported.
     pub base_offset: u16,
+}
+
+impl Warpgroup {
+    /// Columns of the product.
+    pub fn columns(&self) -> usize {
+        self.d.len() * if self.sum.is_f16() { 4 } else { 2 }
+    }
+}
+
+/// What an instruction does to registers of warpgroups' products, and to shared memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touches {
+    pub reads: Vec<Slot>,
+    pub writes: Vec<Slot>,
+    /// Moves: the target, and what it may take over.
+    pub copies: Vec<(Slot, [Slot; 2])>,
+    /// A store that may go to shared memory.
+    pub generic: Option<Generic>,
+}
+
+/// What stores to shared memory, by its place in its table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Generic {
+    Store(u16),
+    Atomic(u16),
+    Matrix(u16),
 }
 
 /// Where the left factor of a warpgroup lies.

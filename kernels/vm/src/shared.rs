@@ -5,6 +5,7 @@
 //! of the block order the whole block here: such races can be missed, none is invented.
 
 mod distant;
+mod generic;
 mod many;
 mod record;
 
@@ -12,6 +13,7 @@ use crate::fault::RaceKind;
 use crate::program::SharedArray;
 pub(crate) use distant::Distant;
 use distant::Past;
+use generic::Generic;
 pub(crate) use record::LAST_CLOCK;
 use record::{
     ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, merged, other, recent,
@@ -80,6 +82,10 @@ pub(crate) struct Shared {
     bulk_groups: Vec<(u32, u32)>,
     /// The first epoch since then.
     ordered: u64,
+    /// Times the block met, by a barrier or an mbarrier.
+    meetings: u64,
+    /// Stores that the asynchronous proxy cannot see.
+    pub generic: Generic,
 }
 
 /// Whether all bytes are initialised; a comparison each for the sizes of single accesses.
@@ -141,6 +147,7 @@ impl Shared {
         self.state.extend_from_slice(&self.template);
         self.distant.clear();
         self.bulk_groups.clear();
+        self.generic.clear();
         self.order();
     }
 
@@ -150,6 +157,7 @@ impl Shared {
             self.forget();
         }
         self.epoch += 1;
+        self.meetings += 1;
         if !self.distant.is_empty() {
             self.stamp_all();
         }
@@ -162,6 +170,24 @@ impl Shared {
         self.fours.fill(Four::default());
         self.epoch = 0;
         self.ordered = 0;
+        self.meetings += 1;
+    }
+
+    /// A thread's own instruction stores to bytes, in a kernel whose tensor cores read them.
+    pub fn generic_store(&mut self, offset: u64, len: usize, by: Toucher) {
+        self.generic.store(offset, len, by, self.meetings);
+    }
+
+    /// `fence.proxy.async` by a warp.
+    pub fn fence_proxy(&mut self, warp: u32) {
+        self.generic.fence(warp, self.meetings);
+    }
+
+    /// Who stored to a byte last, as far as it is still recorded.
+    pub fn last_writer(&self, offset: usize) -> Option<Other> {
+        let record = *self.writers.get(offset / 4)?;
+        let record = if record & SPLIT != 0 { *self.byte_writers.get(offset)? } else { record };
+        (record != 0).then(|| other(record))
     }
 
     /// Whether the bytes belong to one array.
@@ -329,6 +355,7 @@ impl Shared {
     #[inline(always)]
     pub fn set_ready(&mut self, offset: usize, len: usize, ready: bool) {
         self.state[offset..offset + len].fill(if ready { INIT } else { UNINIT });
+        self.generic.forget(offset, len);
     }
 
     /// The cells of whole words that hold values.

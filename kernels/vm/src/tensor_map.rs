@@ -1,6 +1,7 @@
 //! Tensor maps: what the driver's `cuTensorMapEncodeTiled` takes, refused where the driver refuses it,
 //! and the 128 bytes that a kernel gets as its parameter.
-//! Invariant: [`TensorMap::decode`] accepts only what [`TensorMap::encode`] wrote.
+//! Invariant: what [`TensorMap::decode`] accepts keeps the rules of [`TensorMap::encode`], whoever
+//! wrote it.
 
 use std::fmt;
 
@@ -297,7 +298,10 @@ impl TensorMap {
             return None;
         }
         let ty = *TYPES.get(usize::from(bytes[83]))?;
-        let rank = usize::from(bytes[84]).clamp(1, RANKS);
+        let rank = usize::from(bytes[84]);
+        if !(1..=RANKS).contains(&rank) {
+            return None;
+        }
         let mut map = Decoded {
             ty,
             address: word(8, 8),
@@ -320,9 +324,18 @@ impl TensorMap {
             map.counts[i] = word(68 + 2 * i, 2);
             if i > 0 {
                 map.strides[i] = word(36 + 8 * (i - 1), 8);
-                map.steps[i] = u64::from(bytes[78 + i]).max(1);
-                map.counts[i] = map.counts[i].div_ceil(map.steps[i]);
+                map.steps[i] = u64::from(bytes[78 + i]);
             }
+        }
+        let within = |all: [u64; RANKS], most| all.iter().all(|n| (1..=most).contains(n));
+        let line = map.counts[0] * ty.size_bytes();
+        let fits = map.swizzle == Swizzle::None || line <= map.swizzle.line_bytes();
+        let sound = within(map.counts, 256) && within(map.steps, 8) && fits;
+        if !sound || !line.is_multiple_of(16) || !map.address.is_multiple_of(16) {
+            return None;
+        }
+        for (count, step) in map.counts.iter_mut().zip(map.steps) {
+            *count = count.div_ceil(step);
         }
         Some(map)
     }
@@ -361,6 +374,15 @@ mod tests {
             let mut changed = bytes;
             changed[at] ^= 1;
             assert!(TensorMap::decode(&changed).is_none(), "byte {at}");
+        }
+        // A kernel may forge the sum, not the rules.
+        for (at, value) in [(84, 0), (84, 6), (83, 13), (69, 2), (70, 0), (79, 9), (8, 1), (68, 31)]
+        {
+            let mut forged = bytes;
+            forged[at] = value;
+            let total = sum(&forged[..SUM]);
+            forged[SUM..SUM + 8].copy_from_slice(&total.to_le_bytes());
+            assert!(TensorMap::decode(&forged).is_none(), "byte {at}");
         }
     }
 

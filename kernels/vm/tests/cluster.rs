@@ -13,7 +13,9 @@ use safetensors::SafeTensors;
 use support::{Parameters, bytes32, input, words};
 
 /// Entry, grid and cluster, as in `hopper.py`.
-fn list() -> Vec<(&'static str, [u32; 3], Option<[u32; 3]>)> {
+type Case = (&'static str, [u32; 3], Option<[u32; 3]>);
+
+fn list() -> Vec<Case> {
     let mut all = vec![
         ("registers", [4, 1, 1], None),
         ("registers", [4, 4, 2], Some([2, 2, 2])),
@@ -279,6 +281,13 @@ fn the_clusters_barrier() {
         fault("@%p1 barrier.sync 0;\n@!%p1 barrier.cluster.arrive;\n@!%p1 barrier.cluster.wait;\n")
             .kind;
     assert_eq!(kind, FaultKind::BarrierMismatch { first: 0, second: 16 });
+    for seed in 0..6 {
+        let options = Options { schedule: Schedule::Seeded(seed), ..Options::default() };
+        let body =
+            "@%p1 barrier.sync 0;\n@!%p1 barrier.cluster.arrive;\n@!%p1 barrier.cluster.wait;\n";
+        let result = run_with(body, &options);
+        assert!(matches!(result, Err(Stop::Fault(_))), "seed {seed}: {result:?}");
+    }
     // Rank 1 never comes: it waits for more threads than it has.
     let kind = fault(&format!("@!%p2 barrier.sync 1, 64;\n{SYNC}")).kind;
     assert!(matches!(kind, FaultKind::BarrierDivergence { .. }), "{kind}");

@@ -5,8 +5,8 @@ mod support;
 
 use ptx_vm::{
     BufferId, Coverage, Fault, FaultKind, Fill, Launch, Limits, MbarrierFault, Memory, MemorySpace,
-    Module, Options, RaceKind, Schedule, Stop, Swizzle, TensorFault, TensorMap, TensorType, launch,
-    marks,
+    Module, Options, RaceKind, Schedule, Stop, Swizzle, TensorFault, TensorMap, TensorType, Watch,
+    launch, launch_watched, marks,
 };
 use support::{Parameters, words};
 
@@ -261,6 +261,52 @@ fn what_a_store_reads_may_not_change_before_its_wait() {
             FaultKind::SharedRace { race: RaceKind::WriteAfterRead, .. }
         ));
     }
+}
+
+#[test]
+fn a_watch_names_the_copy() {
+    let body = "mad.lo.u32 %r10, %r1, 4, %r3;\nst.shared.u32 [%r10], %r1;\nfence.proxy.async.shared::cta;\nbar.sync 0;\n\
+                @%p1 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {8, 2}], [%r3];\n\
+                @%p1 cp.async.bulk.commit_group;\n@%p1 cp.async.bulk.wait_group 0;\n";
+    let mut setup = setup();
+    let parameters = map(&setup).encode().unwrap().to_vec();
+    let parameters = [parameters, setup.memory.address(setup.d, 0).to_le_bytes().to_vec()].concat();
+    let module = Module::parse(&kernel(body)).unwrap();
+    let what = Launch {
+        entry: "t",
+        grid: [1; 3],
+        block: [64, 1, 1],
+        dynamic_shared_bytes: 0,
+        parameters: &parameters,
+    };
+    let mut watch = Watch::new();
+    let at = (3 * 64 + 9) * 4;
+    watch.add(&setup.memory, setup.x, at..at + 4);
+    let (limits, options) = (Limits::default(), Options::default());
+    let mut coverage = Coverage::new();
+    launch_watched(&module, &mut setup.memory, &what, &limits, &options, &mut coverage, &mut watch)
+        .unwrap();
+    let write = watch.last(setup.x, at).expect("somebody wrote");
+    assert!(write.instruction.contains("cp.async.bulk.tensor"), "{write}");
+    assert_eq!((write.thread, write.values.as_slice()), ([0, 0, 0], &[9][..]));
+}
+
+#[test]
+fn boxes_larger_than_any_memory() {
+    let huge = |setup: &Setup| TensorMap {
+        dims: vec![64; 5],
+        strides: vec![256; 4],
+        box_dims: vec![256; 5],
+        element_strides: vec![1; 5],
+        ..map(setup)
+    };
+    let five = |body: &str| body.replace("2d", "5d").replace("{8, 2}", "{0, 0, 0, 0, 0}");
+    let kind = fault(huge, &five(&load("8, 2", 128))).kind;
+    assert!(matches!(kind, FaultKind::OutOfBounds { space: MemorySpace::Shared, .. }), "{kind}");
+    let store =
+        "@%p1 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {8, 2}], [%r3];";
+    let kind = fault(huge, &five(store)).kind;
+    assert!(matches!(kind, FaultKind::OutOfBounds { space: MemorySpace::Shared, .. }), "{kind}");
 }
 
 #[test]

@@ -56,7 +56,8 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         FaultKind::SharedRace { .. }
         | FaultKind::GlobalRace { .. }
         | FaultKind::BlockRace { .. }
-        | FaultKind::ClusterRace { .. } => "house.races",
+        | FaultKind::ClusterRace { .. }
+        | FaultKind::WarpRace { .. } => "house.races",
         FaultKind::BarrierDivergence { .. }
         | FaultKind::BarrierMismatch { .. }
         | FaultKind::ExitedAtBarrier { .. }
@@ -67,7 +68,8 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::MissingLane { .. }
         | FaultKind::DivergedBarrier { .. }
         | FaultKind::Cluster { .. }
-        | FaultKind::CopyUnderWay => "house.barriers",
+        | FaultKind::CopyUnderWay
+        | FaultKind::Warpgroup { .. } => "house.barriers",
         FaultKind::InstructionBudget { .. }
         | FaultKind::MemoryBudget { .. }
         | FaultKind::NoProgress { .. } => "house.budget",

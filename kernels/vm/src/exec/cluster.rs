@@ -76,6 +76,9 @@ impl Clusters {
 
     /// The block of a rank: its index in the grid.
     pub fn block(&self, cluster: u64, rank: u32) -> [u32; 3] {
+        if self.dims == [1; 3] {
+            return place_of(cluster, self.grid);
+        }
         let (at, within) = (place_of(cluster, self.counts()), place_of(rank.into(), self.dims));
         std::array::from_fn(|i| at[i] * self.dims[i] + within[i])
     }
@@ -148,6 +151,8 @@ pub(crate) struct Cluster {
     /// Whether the common part is here.
     pub holds: bool,
     pub common: Common,
+    /// Threads of the block have waited at the barrier.
+    waited: bool,
     /// Where the running block's threads exited last.
     pub exit: (u32, u32),
     /// While something is done in another block's memory: whose, and by whom.
@@ -158,7 +163,7 @@ impl Cluster {
     /// The cluster of a block that starts.
     pub fn begin(&mut self, number: u64, [rank, ranks]: [u32; 2], block: u32) {
         (self.number, self.rank, self.ranks, self.block) = (number, rank, ranks, block);
-        (self.holds, self.visited, self.exit) = (false, None, (0, 0));
+        (self.holds, self.waited, self.visited, self.exit) = (false, false, None, (0, 0));
     }
 
     /// Begins what its blocks share, here; `number` names them in the grid.
@@ -469,6 +474,7 @@ pub(super) fn wait(
     }
     let waiting = mask & !passing(warp, machine, mask);
     if waiting != 0 {
+        machine.cluster.waited = true;
         warp.fragments.push(Fragment { pc, mask: waiting, state: State::AtBarrier(GATE) });
     }
     Ok(waiting)
@@ -490,6 +496,9 @@ fn passing(warp: &mut Warp, machine: &mut Machine<'_>, mask: u32) -> u32 {
 /// Lets lanes go on whose phase is complete. Returns whether there were any.
 pub(super) fn open(warps: &mut [Warp], machine: &mut Machine<'_>) -> bool {
     let mut opened = false;
+    if !machine.cluster.waited {
+        return false;
+    }
     for warp in warps {
         for i in 0..warp.fragments.len() {
             let fragment = warp.fragments[i];

@@ -9,6 +9,17 @@ use crate::fault::FaultKind;
 use crate::program::{Action, Barrier, BarrierKind, Shuffle, ShuffleMode, Vote, VoteKind};
 use crate::shared::LAST_CLOCK;
 
+/// The lanes of a warp meet.
+#[inline(always)]
+pub(super) fn order_lanes(warp: &mut Warp, machine: &mut Machine<'_>) {
+    if warp.clock >= LAST_CLOCK {
+        machine.shared.forget();
+        machine.shared.next_epoch();
+        warp.clock = 0;
+    }
+    warp.clock += 1;
+}
+
 /// Lanes arrive at a block barrier. Returns those that now wait (all but for `bar.arrive`).
 #[cfg_attr(feature = "libfuzzer", inline(always))]
 pub(crate) fn arrive(
@@ -130,12 +141,7 @@ fn group(
 ) -> Result<(), Laned> {
     match *action {
         Action::WarpSync { .. } => {
-            if warp.clock >= LAST_CLOCK {
-                machine.shared.forget();
-                machine.shared.next_epoch();
-                warp.clock = 0;
-            }
-            warp.clock += 1;
+            order_lanes(warp, machine);
             Ok(())
         }
         Action::Shuffle(i) | Action::Exchange(i) => {

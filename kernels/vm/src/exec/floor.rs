@@ -15,7 +15,7 @@ use super::step::{Outcome, Raise, Raised};
 use super::warp::Warp;
 use super::{Launch, Limits, collective, mbarrier};
 use crate::dispatch;
-use crate::fault::{FaultKind, MemorySpace};
+use crate::fault::{FaultKind, MemorySpace, WarpgroupFault};
 use crate::module::Entry;
 use crate::program::Action;
 use crate::rare::Rare;
@@ -259,11 +259,12 @@ impl<'a> Floor<'a> {
     }
 
     /// Begins the blocks of a cluster, of which the first is the one that runs.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn start(&mut self, machine: &mut Machine<'_>, current: &mut Box<Resident>, cluster: u64) {
         let ranks = self.clusters.ranks();
         for rank in (1..ranks).chain([0]) {
             let block = self.clusters.block(cluster, rank);
-            let number = self.clusters.number(block);
+            let number = if ranks == 1 { cluster } else { self.clusters.number(block) };
             machine.cluster.begin(cluster, [rank, ranks], number as u32);
             current.start(machine, number, block);
             if rank != 0 {
@@ -281,6 +282,7 @@ impl<'a> Floor<'a> {
     }
 
     /// A block goes on: what it shares with the others of its cluster comes to it.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn take_up(&mut self, machine: &mut Machine<'_>, current: &mut Resident) {
         current.exchange(machine);
         if machine.cluster.is_several() {
@@ -435,6 +437,8 @@ impl<'a> Floor<'a> {
         };
         let trouble = if tests(self.entry, poll.pc) {
             mbarrier::no_progress(machine, address)
+        } else if waits_for_product(self.entry, poll.pc) {
+            FaultKind::Warpgroup { wrong: WarpgroupFault::MissingWarps }.into()
         } else {
             let waiting_blocks = self.aside.len() as u64 + 1;
             let unstarted_blocks = self.blocks.left() * u64::from(self.clusters.ranks());
@@ -460,6 +464,14 @@ fn polling(entry: &Entry, block: &Resident) -> usize {
 fn tests(entry: &Entry, pc: u32) -> bool {
     match entry.code[pc as usize].action {
         Action::Rare(i) => matches!(entry.rares[usize::from(i)], Rare::Mbarrier(_)),
+        _ => false,
+    }
+}
+
+/// Whether an instruction waits for products.
+fn waits_for_product(entry: &Entry, pc: u32) -> bool {
+    match entry.code[pc as usize].action {
+        Action::Rare(i) => matches!(entry.rares[usize::from(i)], Rare::WarpgroupWait { .. }),
         _ => false,
     }
 }

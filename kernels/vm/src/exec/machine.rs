@@ -2,6 +2,7 @@
 
 use super::cluster::{Cluster, Clusters};
 use super::copy::PendingCopy;
+use super::flight::Flight;
 use super::mbarrier::Mbarriers;
 use super::product::{MatrixModel, Operands};
 use super::warp::Warp;
@@ -83,6 +84,8 @@ pub(crate) struct Machine<'m> {
     /// Registers for the parts of a larger product.
     pub tile: &'m mut Warp,
     pub mbarriers: &'m mut Mbarriers,
+    /// Products under way of each warp.
+    pub flights: &'m mut Vec<Flight>,
 }
 
 /// A fault before its place and thread are named.

@@ -11,6 +11,7 @@ pub(crate) mod collective;
 mod copy;
 mod crew;
 mod deliver;
+mod flight;
 pub(crate) mod floor;
 pub(crate) mod lane;
 pub(crate) mod machine;
@@ -319,6 +320,7 @@ fn run(
         watch,
         tile: &mut scratch.tile,
         mbarriers: &mut seat.mbarriers,
+        flights: &mut seat.flights,
     };
     let mut floor =
         Floor::new(entry, launch, clusters, limits, options.schedule, &mut scratch.spare);

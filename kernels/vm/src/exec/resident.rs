@@ -5,6 +5,7 @@ use super::Launch;
 use super::cluster::{Cluster, Clusters};
 use super::copy::PendingCopy;
 use super::crew::Crew;
+use super::flight::Flight;
 use super::machine::{Gate, Local, Machine};
 use super::mbarrier::Mbarriers;
 use super::warp::{self, Fragment, Poll, State, Warp};
@@ -22,6 +23,7 @@ pub(crate) struct Seat {
     pub copies: Vec<VecDeque<PendingCopy>>,
     pub commits: Vec<[u32; 32]>,
     pub mbarriers: Mbarriers,
+    pub flights: Vec<Flight>,
 }
 
 /// How a block stood when it last had nothing to do but poll.
@@ -68,6 +70,9 @@ impl Resident {
         seat.local.data.resize(warps * 32 * seat.local.bytes_per_thread, 0);
         seat.commits.clear();
         seat.commits.resize(warps, [0; 32]);
+        if seat.flights.len() < warps {
+            seat.flights.resize_with(warps, Flight::default);
+        }
         if seat.copies.len() < warps {
             seat.copies.resize_with(warps, VecDeque::new);
         }
@@ -95,6 +100,7 @@ impl Resident {
         swap(&mut self.seat.copies, machine.copies);
         swap(&mut self.seat.commits, machine.commits);
         swap(&mut self.seat.mbarriers, machine.mbarriers);
+        swap(&mut self.seat.flights, machine.flights);
         if let Some(watch) = &mut machine.watch {
             swap(&mut self.place, &mut watch.block);
         }
@@ -123,6 +129,7 @@ impl Resident {
         }
         machine.gates = [Gate::default(); 16];
         machine.mbarriers.clear();
+        machine.flights.iter_mut().for_each(Flight::clear);
         machine.alive_threads = threads;
         machine.shared.start_block();
         machine.local.init.clear();

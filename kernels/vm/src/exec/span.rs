@@ -177,6 +177,7 @@ pub(super) fn write(
             for mark in &mut page.marks[at..at + len] {
                 *mark |= marks::INIT | marks::WRITTEN;
             }
+            crate::watch::copied(machine, address, data, me, strong);
         }
         Ok(())
     })

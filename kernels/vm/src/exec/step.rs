@@ -294,6 +294,13 @@ pub(crate) fn run<V: Vectors>(
                             let others = let_pass(warp, pc, mask);
                             go!(if others { After::Others } else { After::Leave });
                         }
+                        Turn::Stay => {
+                            machine.polled = true;
+                            slice -= pc - from;
+                            machine.left -= u64::from(granted - slice);
+                            warp.fragments.push(Fragment { pc, mask, state: State::Ready });
+                            return Ok(Outcome::Polled);
+                        }
                         Turn::Unsupported(i) => return Err(raise(pc, m, Raise::Unsupported(i))),
                     }
                 }

@@ -24,6 +24,8 @@ const MAP_ALIGN: u64 = 64;
 const BOX_ALIGN: u64 = 128;
 /// What a NaN becomes in tf32.
 const NAN_TF32: u32 = 0x7fff_e000;
+/// Beyond any shared memory.
+const LARGEST: u64 = 1 << 18;
 /// Bytes that change places together.
 const PIECE: u64 = 16;
 
@@ -90,6 +92,15 @@ fn one(
     if !at.is_multiple_of(BOX_ALIGN) && !matches!(what.act, TensorAct::Prefetch) {
         let (bytes, store) = (BOX_ALIGN as u32, goal.is_some());
         return Err(machine.misaligned(MemorySpace::Shared, at % OWN_BYTES, bytes, store));
+    }
+    if map.pitch() * map.lines() > LARGEST {
+        let bytes = LARGEST as u32;
+        return Err(machine.out_of_bounds(
+            MemorySpace::Shared,
+            at % OWN_BYTES,
+            bytes,
+            goal.is_some(),
+        ));
     }
     let stores = matches!(what.act, TensorAct::Store | TensorAct::Reduce(_));
     if stores && start.iter().any(|c| *c < 0) {

@@ -16,6 +16,9 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 impl<'a> Lowering<'a, '_> {
     pub(super) fn finish(mut self, function: &Function<'a>) -> Result<Entry, ParseError> {
         self.resolve_labels()?;
+        if self.watched {
+            self.drop_untouched();
+        }
         let tables = [
             self.pures.len(),
             self.accesses.len(),

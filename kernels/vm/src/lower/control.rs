@@ -3,6 +3,7 @@
 use super::{Fixup, FixupAt, Lower, Lowering, Refusal, bad};
 use crate::parse_error::ParseErrorKind;
 use crate::program::{Barrier, BarrierKind, Class, Op, Table};
+use crate::rare::Rare;
 use crate::syntax::{Instruction, Operand};
 
 /// What `membar` and `fence` may bear.
@@ -59,6 +60,10 @@ impl<'a> Lowering<'a, '_> {
                 let narrow = |part: &&str| matches!(*part, "proxy" | "mbarrier_init");
                 if parts.iter().any(wide) && !parts.iter().any(narrow) {
                     self.emit(Op::Fence);
+                }
+                let proxy = ["proxy", "async"].iter().all(|part| parts.contains(part));
+                if self.watched && proxy && !parts.contains(&"global") {
+                    self.push_rare(Rare::ProxyFence);
                 }
                 Ok(())
             }

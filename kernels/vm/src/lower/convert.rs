@@ -332,8 +332,8 @@ impl<'a> Lowering<'a, '_> {
             );
         }
         if ftz {
-            let t = self.pure_fresh(f, Class::Word, &[a]);
-            self.pure(|a, _, _| u64::from(float::flush(a as u32)), d, &[t]);
+            let f: LaneFn = rounded!(mode, |a, r| u64::from(float::narrow_flushed(real(a), r)));
+            self.pure(f, d, &[a]);
         } else {
             self.pure(f, d, &[a]);
         }

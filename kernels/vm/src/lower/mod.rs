@@ -22,6 +22,7 @@ mod operand;
 mod packed;
 mod quad;
 mod tensor;
+mod touches;
 mod visit;
 mod visit_rare;
 mod warp;
@@ -145,6 +146,8 @@ pub(crate) struct Lowering<'a, 't> {
     simplified: bool,
     /// Lowered so far, for this kernel and those before.
     statements: u64,
+    /// The module has `wgmma`, whose registers are looked after.
+    watched: bool,
 }
 
 /// Beyond any device's local or shared memory.
@@ -219,10 +222,12 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
         }
     }
     writable.resize(data.len(), false);
+    let watched = touches::has_products(tree);
     let mut entries = Vec::new();
     let mut statements = 0;
     for function in tree.functions.iter().filter(|f| f.is_entry) {
-        let lowering = Lowering { simplified, statements, ..Lowering::new(tree, &addresses) };
+        let lowering =
+            Lowering { simplified, statements, watched, ..Lowering::new(tree, &addresses) };
         let (entry, lowered) = lowering.entry(function)?;
         entries.push(entry);
         statements = lowered;
@@ -278,6 +283,7 @@ impl<'a, 't> Lowering<'a, 't> {
             unsupported: Vec::new(),
             simplified: true,
             statements: 0,
+            watched: false,
         }
     }
 
@@ -470,8 +476,14 @@ impl<'a, 't> Lowering<'a, 't> {
             }
         }
         let start = self.code.len();
+        let described = self.reserve(instruction);
         match self.select(instruction) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if described {
+                    self.describe(start);
+                }
+                Ok(())
+            }
             Err(refusal @ (Refusal::Unsupported | Refusal::Missing(_))) => {
                 self.code.truncate(start);
                 self.places.truncate(start);

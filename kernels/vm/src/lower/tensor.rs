@@ -103,9 +103,11 @@ impl<'a> Lowering<'a, '_> {
             (["cp", "async", "bulk", "commit_group"], []) => {
                 self.push_rare(Rare::BulkGroup(BulkGroup::Commit));
             }
-            (["cp", "async", "bulk", "wait_group", rest @ ..], [Operand::Int(pending)])
-                if matches!(rest, [] | ["read"]) =>
-            {
+            (
+                ["cp", "async", "bulk", "wait_group"]
+                | ["cp", "async", "bulk", "wait_group", "read"],
+                [Operand::Int(pending)],
+            ) => {
                 let pending = u32::try_from(*pending).unwrap_or(u32::MAX);
                 self.push_rare(Rare::BulkGroup(BulkGroup::Wait(pending)));
             }

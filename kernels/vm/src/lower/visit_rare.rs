@@ -64,7 +64,20 @@ pub(super) fn visit(rare: &mut Rare, f: Visitor<'_>) {
             slots.for_each(|slot| f(role, Word, slot));
         }
         Rare::Aligned { at, .. } => address(f, at),
-        Rare::TooDeep => {}
+        Rare::TooDeep
+        | Rare::WarpgroupFence
+        | Rare::WarpgroupCommit
+        | Rare::WarpgroupWait { .. }
+        | Rare::ProxyFence => {}
+        // What is written counts as read, so that its slot holds nothing else until then.
+        Rare::Touches(what) => {
+            let sources = what
+                .copies
+                .iter_mut()
+                .flat_map(|(d, sources)| sources.iter_mut().chain(std::iter::once(d)));
+            let all = what.reads.iter_mut().chain(&mut what.writes).chain(sources);
+            all.for_each(|slot| f(Use, Word, slot));
+        }
         Rare::CallNowhere { address } => f(Use, Long, address),
         Rare::Bulk(what) => {
             address(f, &mut what.to);

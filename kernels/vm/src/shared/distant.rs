@@ -12,8 +12,10 @@ use super::record::{
 };
 use super::{Other, RaceKind, Shared, SharedFault, Touch, Toucher};
 
-/// Accesses that are remembered; with more all of them count as ordered.
+/// Accesses that are remembered, and bytes of them; with more, all count as ordered, and further copies
+/// as waited for.
 const REMEMBERED: usize = 4096;
+const REMEMBERED_BYTES: usize = 1 << 19;
 
 /// Stands for the block itself.
 const OWN: u32 = u32::MAX;
@@ -172,9 +174,14 @@ impl Shared {
         Ok(())
     }
 
+    fn is_crowded(&self, more: usize) -> bool {
+        let bytes: usize = self.distant.iter().map(|past| past.end - past.start).sum();
+        self.distant.len() >= REMEMBERED || bytes + more > REMEMBERED_BYTES
+    }
+
     /// A bulk copy reads bytes until its thread has waited for the group that it is in.
     pub fn read_in_bulk(&mut self, at: usize, len: usize, me: Toucher) {
-        if self.distant.len() >= REMEMBERED {
+        if self.is_crowded(len) {
             return;
         }
         let group = self.bulk_groups.iter().find(|(thread, _)| *thread == me.thread);
@@ -212,7 +219,7 @@ impl Shared {
     }
 
     fn remember(&mut self, start: usize, end: usize, who: Distant, touch: Touch) {
-        if self.distant.len() >= REMEMBERED {
+        if self.is_crowded(end - start) {
             self.order();
         }
         let piece = end - start;
