@@ -192,7 +192,8 @@ impl Races {
         self.log_access(me, piece, strong)
     }
 
-    #[inline(never)]
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    #[cfg_attr(not(feature = "libfuzzer"), inline(never))]
     fn log_access(&mut self, me: Toucher, piece: usize, strong: bool) -> u32 {
         let index = self.next;
         if index - self.first >= LOG {
@@ -289,6 +290,7 @@ impl Races {
     }
 
     /// A fence of the whole GPU by a warp.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn fence(&mut self, warp: u32) {
         if self.on {
             self.order.fence(&mut self.standing, warp);
@@ -296,6 +298,7 @@ impl Races {
     }
 
     /// The threads of the block meet, at a barrier or through shared memory.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn meet(&mut self) {
         if self.on {
             self.met_first = self.next;
@@ -306,6 +309,7 @@ impl Races {
     }
 
     /// A strong load of an address of global memory.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn acquire(&mut self, warp: u32, address: u64) {
         // The lanes of one instruction meet others once.
         let lately = self.met_first + 1 == self.next
@@ -319,6 +323,7 @@ impl Races {
     }
 
     /// A strong store to it.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn release(&mut self, warp: u32, address: u64, fenced: bool) {
         if self.synchronises {
             if fenced {

@@ -56,6 +56,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         FaultKind::SharedRace { .. }
         | FaultKind::GlobalRace { .. }
         | FaultKind::BlockRace { .. }
+        | FaultKind::ClusterRace { .. }
         | FaultKind::WarpRace { .. } => "house.races",
         FaultKind::BarrierDivergence { .. }
         | FaultKind::BarrierMismatch { .. }
@@ -66,6 +67,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::BadMemberMask { .. }
         | FaultKind::MissingLane { .. }
         | FaultKind::DivergedBarrier { .. }
+        | FaultKind::Cluster { .. }
         | FaultKind::CopyUnderWay
         | FaultKind::Warpgroup { .. } => "house.barriers",
         FaultKind::InstructionBudget { .. }
@@ -76,6 +78,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::ConstWrite { .. }
         | FaultKind::BadBranchIndex { .. }
         | FaultKind::BadDescriptor { .. }
+        | FaultKind::Tensor { .. }
         | FaultKind::Assertion { .. }
         | FaultKind::CallDepth
         | FaultKind::BadCall { .. }
