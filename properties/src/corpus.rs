@@ -254,6 +254,8 @@ pub fn describe(case: &Case) -> String {
             Layout::RowPadded(pad) => parts.push(format!("{name} row_padded {pad}")),
             Layout::OuterPadded(pad) => parts.push(format!("{name} outer_padded {pad}")),
             Layout::Offset(offset) => parts.push(format!("{name} offset {offset}")),
+            Layout::Permuted => parts.push(format!("{name} permuted")),
+            Layout::OddUnitStrides(more) => parts.push(format!("{name} odd_unit_strides {more}")),
             Layout::Wide => parts.push(format!("{name} wide")),
             Layout::Rank0 => parts.push(format!("{name} rank0")),
         }
