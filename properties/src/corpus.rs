@@ -186,7 +186,7 @@ fn unreadable(path: &Path, error: &CorpusError) -> CaseError {
 
 /// A file's text; refuses it before reading when it is larger than the limit, and stops there when it
 /// grows meanwhile.
-fn read_text(path: &Path, limit_bytes: u64) -> Result<String, CorpusError> {
+pub(crate) fn read_text(path: &Path, limit_bytes: u64) -> Result<String, CorpusError> {
     let failed = |error| CorpusError::io(path, "reading", error);
     // Opening a pipe would wait for its other end.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
@@ -228,8 +228,7 @@ pub fn write_regression(
     let issue = case.found.as_ref().and_then(|found| found.issue.clone());
     stored.found = Some(Found { clause: clause.to_owned(), backend: backend.to_owned(), issue });
     let folder = root.join(subject.name());
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| CorpusError::io(&folder, "making the folder", error))?;
+    make_folder(&folder)?;
     // Eight digits, sixteen when another case has them already.
     for digits in [8, 16] {
         let slug = clause.replace('.', "_");
@@ -257,8 +256,14 @@ pub fn write_regression(
     Err(CorpusError::TooMany { folder })
 }
 
+/// Makes a folder of the corpora, if there is none.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), CorpusError> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| CorpusError::io(folder, "making the folder", error))
+}
+
 /// Writes beside the target and renames, so that a reader sees all of the file or none.
-fn write_whole(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), CorpusError> {
+pub(crate) fn write_whole(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), CorpusError> {
     let failed = |error| CorpusError::io(path, "writing", error);
     let mut builder = tempfile::Builder::new();
     builder.prefix(".").suffix(".tmp");
@@ -339,7 +344,7 @@ fn shortened(items: &[i64]) -> String {
 }
 
 /// FNV-1a. Frozen: file names depend on it.
-fn fnv(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

@@ -8,6 +8,7 @@ mod list;
 mod mutate;
 mod replay;
 mod review;
+mod rounds;
 mod run;
 mod search;
 
@@ -33,6 +34,8 @@ enum Command {
     Run(run::Arguments),
     /// Say what a change weakens, in numbers, and whether it says why.
     Review(review::Arguments),
+    /// Run histories of speculative rounds, or show what finds a fault planted in their transaction.
+    Rounds(rounds::Arguments),
     /// List contracts with their clauses and corpora.
     List(list::Arguments),
     /// Say in sentences what contracts promise.
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Review(arguments) => review::run(arguments),
+        Command::Rounds(arguments) => rounds::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Schema => explain::schema(),

@@ -6,6 +6,7 @@ use properties::check::ToolError;
 use properties::corpus;
 use properties::replay::{Meaning, replay};
 use properties::report;
+use properties::rounds::{self, MeaningOfRound};
 use properties::subject::known_subjects;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,20 +30,28 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let root = arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"));
     let (files, names): (Vec<_>, Vec<_>) =
         arguments.what.iter().partition(|what| is_file(what.as_str()));
-    let names: Vec<String> = names.into_iter().cloned().collect();
+    let is_rounds = |name: &&String| name.as_str() == rounds::CONTRACT;
+    let asks_for_rounds = arguments.what.is_empty() || names.iter().any(|name| is_rounds(name));
+    let names: Vec<String> = names.into_iter().filter(|name| !is_rounds(name)).cloned().collect();
     let mut paths: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+    let mut histories = take_histories(&mut paths)?;
+    if asks_for_rounds {
+        histories.extend(corpus::files(&root, rounds::CONTRACT)?);
+    }
     // What cannot be replayed hides none of the rest.
     let mut broken = Vec::new();
-    if paths.is_empty() || !names.is_empty() {
+    let everything = arguments.what.is_empty();
+    if everything || !names.is_empty() {
         for subject in subjects(&names)? {
             paths.extend(corpus::files(&root, subject.name())?);
         }
     }
     if arguments.what.is_empty() {
-        let known: Vec<_> = known_subjects().map(|subject| subject.name()).collect();
+        let mut known: Vec<_> = known_subjects().map(|subject| subject.name()).collect();
+        known.push(rounds::CONTRACT);
         broken.extend(corpus::strays(&root, &known)?.iter().map(ToString::to_string));
     }
-    if paths.is_empty() && broken.is_empty() {
+    if paths.is_empty() && histories.is_empty() && broken.is_empty() {
         return Err(Failure(format!("{}: no stored case was selected", root.display())));
     }
     let mut backends = kernels::backend::of_this_build().map_err(ToolError::from)?;
@@ -56,17 +65,25 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         }
     }
     progress.end();
+    let mut rounds_fail = false;
+    for path in &histories {
+        match rounds::replay(path, &mut backends) {
+            Ok(replays) => rounds_fail |= tell_rounds(&replays, arguments.format)?,
+            Err(error) => broken.push(error.to_string()),
+        }
+    }
     if let Some(path) = &arguments.lcov {
         write_lcov(path, backends.iter().filter_map(|backend| backend.reached()))?;
     }
     match arguments.format {
+        Format::Text if replays.is_empty() && !histories.is_empty() => {}
         Format::Text => say(&report::replays(&replays))?,
         Format::Json => say(&format!("{}\n", report::replays_json(&replays)))?,
     }
     if !broken.is_empty() {
         return Err(Failure(broken.join("\nassay: ")));
     }
-    if replays.iter().any(|replay| replay.is_failure()) {
+    if rounds_fail || replays.iter().any(|replay| replay.is_failure()) {
         return Ok(Outcome::Found);
     }
     let undecided = replays.iter().filter(|replay| replay.meaning == Meaning::Undecided).count();
@@ -77,6 +94,39 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         )));
     }
     Ok(Outcome::Clean)
+}
+
+/// The files among these that are histories of speculative rounds.
+fn take_histories(paths: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+    let mut histories = Vec::new();
+    for path in std::mem::take(paths) {
+        let is_history = corpus::contract_of(&path)? == rounds::CONTRACT;
+        if is_history { histories.push(path) } else { paths.push(path) }
+    }
+    Ok(histories)
+}
+
+/// Says what became of a history; whether it fails.
+fn tell_rounds(replays: &[rounds::RoundReplay], format: Format) -> Result<bool, Failure> {
+    let mut fails = false;
+    for replay in replays {
+        let what = match &replay.meaning {
+            MeaningOfRound::Passes => "passes".to_owned(),
+            MeaningOfRound::Fails(violation) => format!("FAILS: {violation}"),
+            MeaningOfRound::NotNoticed(None) => {
+                "FAILS: the planted fault breaks no promise any more".to_owned()
+            }
+            MeaningOfRound::NotNoticed(Some(violation)) => {
+                format!("FAILS: the planted fault breaks another promise: {violation}")
+            }
+        };
+        fails |= replay.meaning != MeaningOfRound::Passes;
+        if format == Format::Text || replay.meaning != MeaningOfRound::Passes {
+            let line = format!("{} on {}: {what}\n", replay.path.display(), replay.backend);
+            if format == Format::Text { say(&line)? } else { eprint!("{line}") }
+        }
+    }
+    Ok(fails)
 }
 
 /// Which file is being replayed: a large case takes its time.
