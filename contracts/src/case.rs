@@ -33,8 +33,20 @@ pub struct Case {
     pub stores: Decisions<StoreForm>,
     /// The NaN that fills unread memory in run A; run B always uses `Poison::Large`.
     pub poison: Poison,
+    /// The order in which blocks and warps run, where the backend lets one choose.
+    pub schedule: Schedule,
     /// Tensor to layout and contents, for every tensor that is present.
     pub tensors: Decisions<CaseTensor>,
+}
+
+/// The order in which a kernel's blocks and warps run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Schedule {
+    /// Blocks and warps by number.
+    #[default]
+    InOrder,
+    /// The order this seed draws: the same on every host.
+    Seeded(u64),
 }
 
 /// What a regression once showed.

@@ -5,7 +5,7 @@
 mod read;
 mod write;
 
-pub use read::read_case;
+pub use read::{read_case, read_versioned};
 pub use write::write_case;
 
 /// Longest case, in bytes.

@@ -5,6 +5,7 @@ use crate::check::{
     Checked, at, check_dim_name, check_list_name, check_name, check_tensor_name, ensure, found,
     one_form,
 };
+use crate::check_history;
 use crate::check_tensors::{check_dtype_ref, check_values, first_axis, layout_word};
 use crate::clause::{
     Assignment, HOUSE_RULES, MOST_ASSIGNMENTS, accesses, allowed_dtypes, assignments, clauses,
@@ -14,7 +15,7 @@ use crate::expr::Expr;
 use crate::format::{
     Access, Contract, Copies, Fixture, Joint, LayoutKind, Named, Rejection, Relation, Tolerance,
 };
-use crate::load::{is_link, suggestion};
+use crate::load::suggestion;
 use crate::names::{Kind, Visible, expect, words_of};
 
 /// Most literals of a fixture.
@@ -42,7 +43,7 @@ pub(crate) fn check(contract: &Contract) -> Checked {
             check_fixture(contract, &format!("{section}.{name}"), fixture)?;
         }
     }
-    check_history(contract)?;
+    check_history::check(contract)?;
     for rule in contract.except.keys() {
         let known = HOUSE_RULES.iter().map(|(rule, _)| *rule);
         let unknown = format!("`{rule}` is no house rule");
@@ -472,52 +473,6 @@ fn check_word(
     };
     let unknown = format!("`{word}` is no value of `{name}`");
     ensure(words.contains(&word), &path, &unknown, &suggestion(word, words.iter().copied()))
-}
-
-fn check_history(contract: &Contract) -> Checked {
-    let mut before = 0;
-    for (index, entry) in contract.history.iter().enumerate() {
-        let path = format!("history[{index}]");
-        let ascending = entry.version >= before.max(1) && entry.version <= contract.version;
-        ensure(
-            ascending,
-            &path,
-            "versions do not ascend to the contract's",
-            "order the entries, newest last",
-        )?;
-        ensure(
-            !entry.because.trim().is_empty(),
-            &path,
-            "no reason is given",
-            "say why in `because`",
-        )?;
-        for (place, clause) in entry.clauses.iter().enumerate() {
-            check_excused(&format!("{path}.clauses[{place}]"), clause)?;
-        }
-        ensure(
-            entry.clauses.is_empty() || is_link(&entry.link),
-            &format!("{path}.link"),
-            &format!("`{}` is no link to an issue", entry.link),
-            "write link: https://…, a weaker clause needs one",
-        )?;
-        before = entry.version;
-    }
-    Ok(())
-}
-
-/// One clause, not a whole section: a general excuse excuses nothing.
-fn check_excused(path: &str, clause: &str) -> Checked {
-    let plain = |part: &str| {
-        !part.is_empty()
-            && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
-    };
-    let parts: Vec<&str> = clause.split('.').collect();
-    ensure(
-        parts.len() >= 2 && parts.iter().all(|part| plain(part)),
-        path,
-        &format!("`{clause}` names no single clause"),
-        "write it as `assay review` does: tolerance.o.bf16, dims.T, regressions.<file>",
-    )
 }
 
 fn check_mutants(contract: &Contract) -> Checked {

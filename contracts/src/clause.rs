@@ -102,7 +102,7 @@ impl AutoReject {
 }
 
 /// Rules every kernel keeps unless its contract excepts one, and what checking them needs.
-pub const HOUSE_RULES: [(&str, Need); 14] = [
+pub const HOUSE_RULES: [(&str, Need); 15] = [
     ("accepts", Need::Nothing),
     ("bounds", Need::Nothing),
     ("initialised", Need::Nothing),
@@ -115,6 +115,7 @@ pub const HOUSE_RULES: [(&str, Need); 14] = [
     ("written", Need::Nothing),
     ("poison_agree", Need::Nothing),
     ("repeat", Need::Nothing),
+    ("schedule", Need::Nothing),
     ("guard", Need::Cuda),
     ("capture", Need::Cuda),
 ];

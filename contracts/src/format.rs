@@ -513,4 +513,41 @@ pub struct HistoryEntry {
     pub because: String,
     /// Where it was discussed.
     pub link: String,
+    /// What a case of an older version calls otherwise, by dotted path: `{dims.T: dims.tokens}`, a word
+    /// of an option as `{options.order.rank: options.order.position}`, a clause likewise.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub renamed: Named<String>,
+    /// What a case of an older version decides and today's does not, with the one value that means the
+    /// same today; `~` where every value does. A case with another value cannot be read any more.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub retired: Named<serde_json::Value>,
+    /// What a case of an older version does not decide, with what it meant all the same. One number
+    /// stands for every item of a list and for every element of a tensor.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub added: Named<serde_json::Value>,
+    /// Axes of extent 1 that tensors gained: the same bytes, one more coordinate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axis: Vec<AxisAdded>,
+}
+
+impl HistoryEntry {
+    /// Whether it says anything about how older cases are read.
+    pub fn migrates(&self) -> bool {
+        !(self.renamed.is_empty()
+            && self.retired.is_empty()
+            && self.added.is_empty()
+            && self.axis.is_empty())
+    }
+}
+
+/// An axis that a tensor gained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AxisAdded {
+    /// The tensor.
+    pub tensor: String,
+    /// Its place among the axes, from 0.
+    pub at: usize,
+    /// The dim that is its extent: 1 in every older case.
+    pub dim: String,
 }

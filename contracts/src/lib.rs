@@ -66,7 +66,7 @@
 //! | `fixtures`, `production` | named partial assignments of `dims`, `lists`, `dtypes`, `options`, `variants`, `layout`, `values`, `joint`; the rest is drawn. Fixtures always run; production shapes only on a GPU |
 //! | `mutants` | `id: {killed_by: clause or prefix, with?: fixture, equivalent?: reason}`; an equivalent one need not be caught |
 //! | `except` | `house rule: reason` |
-//! | `history` | `[{version, clauses?: [clause…], because, link}]`, newest last; an entry that excuses a weaker clause names it as `assay review` does, and links the issue |
+//! | `history` | `[{version, clauses?: [clause…], because, link, renamed?, retired?, added?, axis?}]`, newest last; an entry that excuses a weaker clause names it as `assay review` does, and links the issue; see [older cases](#older-cases) |
 //!
 //! A tensor whose `when` fails is a null argument. `access` is `read`, `write` or `read_write`, or
 //! `{by: {option: {word: access}}}`, total over the option's words; a `domain` may switch alike. Every written tensor has a tolerance
@@ -135,6 +135,7 @@
 //! scalars: {scale: 0x3e000000}
 //! stores: {qkv: {packed: 8}, gates: separate}
 //! poison: quiet
+//! schedule: 17
 //! tensors:
 //!   slot_of: {derived: [0]}
 //!   k: {layout: dense, fill: 0x00000000, at: {"0,0,3": 0x3f800000}}
@@ -145,7 +146,36 @@
 //! Bits are hexadecimal in the width of their type. Contents are a `fill` (bits, or `{hashed: seed}`: the
 //! frozen function [`case::hashed_bits`]) with the elements that differ `at` their logical coordinates,
 //! or `bits: "…"`, the digits of every element in row-major order. Derived contents are stored and
-//! recomputed; a difference is an error that shows both. Dead regions are not stored.
+//! recomputed; a difference is an error that shows both. Dead regions are not stored. `schedule` is the
+//! seed of the order in which blocks and warps run; without it, or as `in_order`, they run by number.
+//!
+//! # Older cases
+//!
+//! A contract's `version` rises whenever an older case would not decode to the same meaning, and an entry
+//! of its `history` with that version says how older cases are read:
+//!
+//! ```yaml
+//! history:
+//!   - version: 2
+//!     because: rows are counted as tokens, and the order has a word of its own
+//!     link: "https://example.org/issues/9"
+//!     renamed: {dims.T: dims.tokens, tensors.o: tensors.out, options.order.rank: options.order.position}
+//!     retired: {variants.plan: staged, scalars.unused: ~}
+//!     added:   {options.finish: none, dims.groups: 1, lists.group: 0, tensors.bias: 0x00000000}
+//!     axis:    [{tensor: s, at: 1, dim: groups}]
+//! ```
+//!
+//! * `renamed`: another name, of a decision, of one word of an option or variant, or of a clause that
+//!   cases may have been `found` by; a tensor's clauses follow its name.
+//! * `retired`: a decision that is gone. A case that held this value means the same today; `~` stands for
+//!   any. A case with another value cannot be carried over.
+//! * `added`: a decision that is new, with what older cases meant. One number stands for all items of a
+//!   list and all elements of a tensor. What is computed (`is`, `from`, outputs) needs no entry.
+//! * `axis`: a tensor's new axis of extent 1; the elements keep their order.
+//!
+//! An entry without these says that older cases mean what they meant. Cases are brought to today's
+//! version each time they are read; `assay corpus migrate` writes them so, and lists every case that
+//! cannot be carried over, with the reason.
 #![deny(unsafe_code)]
 
 mod builtin;
@@ -153,6 +183,7 @@ pub mod case;
 mod case_error;
 pub mod case_yaml;
 mod check;
+mod check_history;
 mod check_promises;
 mod check_tensors;
 pub mod clause;
@@ -165,13 +196,14 @@ mod layout;
 mod legality;
 pub mod load;
 pub mod logical;
+pub mod migrate;
 mod names;
 mod order;
 mod scope;
 mod yaml;
 
 pub use builtin::{builtin, canary, check_builtin, contract, family, source};
-pub use case::{Case, CaseTensor, Content, Decisions, Fill, Layout, StoreForm};
+pub use case::{Case, CaseTensor, Content, Decisions, Fill, Layout, Schedule, StoreForm};
 pub use case_error::CaseError;
 pub use clause::{AutoReject, Clause, ClauseKind, HOUSE_RULES, Need, clauses};
 pub use dtype::{DType, Poison};

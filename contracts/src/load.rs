@@ -53,7 +53,16 @@ pub fn parse_yaml<T: serde::de::DeserializeOwned>(
     text: &str,
     file: &str,
 ) -> Result<T, ContractError> {
-    let tree = yaml::parse(text, LIMIT_BYTES).map_err(|e| ContractError {
+    parse_yaml_within(text, file, LIMIT_BYTES)
+}
+
+/// As `parse_yaml`, of another size at most.
+pub fn parse_yaml_within<T: serde::de::DeserializeOwned>(
+    text: &str,
+    file: &str,
+    limit_bytes: usize,
+) -> Result<T, ContractError> {
+    let tree = yaml::parse(text, limit_bytes).map_err(|e| ContractError {
         file: file.to_owned(),
         line: e.line,
         path: String::new(),

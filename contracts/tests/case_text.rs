@@ -6,7 +6,7 @@ use common::{plain_sample, sample};
 use contracts::case::{Found, hashed_bits};
 use contracts::case_yaml::{read_case, write_case};
 use contracts::{
-    Case, Content, Contract, DType, Fill, Geometry, Layout, Poison, StoreForm, contract,
+    Case, Content, Contract, DType, Fill, Geometry, Layout, Poison, Schedule, StoreForm, contract,
 };
 use std::collections::BTreeMap;
 
@@ -92,6 +92,7 @@ fn the_form_is_the_documented_one() {
     case.dtypes["io"] = DType::F16;
     case.lists["slot"] = vec![2, -1];
     case.poison = Poison::Quiet;
+    case.schedule = Schedule::InOrder;
     case.stores["qkv"] = StoreForm::Packed { pad: 8 };
     case.stores["gates"] = StoreForm::Separate;
     case.stores["raw"] = StoreForm::Separate;
@@ -138,6 +139,7 @@ fn good() -> String {
     case.lists["id"] = vec![6, -1];
     case.dtypes["out"] = DType::F32;
     case.poison = Poison::Quiet;
+    case.schedule = Schedule::InOrder;
     for tensor in case.tensors.values_mut() {
         tensor.layout = Layout::Dense;
     }
@@ -146,6 +148,20 @@ fn good() -> String {
     case.tensors["scale"].content =
         Content::Sparse { fill: Fill::Bits(0x3f80), at: BTreeMap::new() };
     write_case(&case, ple, None)
+}
+
+#[test]
+fn an_order_of_blocks_is_written_where_it_was_drawn() {
+    let in_order = good();
+    assert!(!in_order.contains("schedule"), "{in_order}");
+    let said = in_order.replace("poison: quiet", "poison: quiet\nschedule: in_order");
+    assert_eq!(read(&said).expect("a case").schedule, Schedule::InOrder);
+    for seed in [0, 17, u64::MAX] {
+        let text = in_order.replace("poison: quiet", &format!("poison: quiet\nschedule: {seed}"));
+        let case = read(&text).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(case.schedule, Schedule::Seeded(seed));
+        assert_eq!(write_case(&case, contract("ple_gather").expect("ple_gather"), None), text);
+    }
 }
 
 #[test]
@@ -164,6 +180,11 @@ fn broken_texts_are_refused_in_words() {
             "poison: quiet",
             "poison: loud",
             "case.yaml:7: poison: unknown word `loud`; write one of quiet, signalling, large",
+        ),
+        (
+            "poison: quiet",
+            "poison: quiet\nschedule: -1",
+            "case.yaml:8: schedule: `-1` is no order of blocks and warps; write in_order, or a seed",
         ),
         ("R: 7", "R: 7, Q: 1", "case.yaml:5: dims.Q: the contract has no `Q`"),
         ("R: 7, ", "", "case.yaml:5: dims.R: it is undecided; add `R:` to dims"),

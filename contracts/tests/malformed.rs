@@ -262,7 +262,7 @@ fn promises_mention_what_exists() {
          rejects.auto.dtype.s, rejects.auto.shape.s, rejects.auto.stride.s, rejects.auto.alias.s, \
          rejects.auto.dtype.y, rejects.auto.shape.y, rejects.auto.stride.y, rejects.auto.alias.y, \
          house.accepts, house.bounds, house.initialised, house.races, house.barriers, house.budget, house.read_only, \
-         house.dead_untouched, house.unread, house.written, house.poison_agree, house.repeat, house.guard, \
+         house.dead_untouched, house.unread, house.written, house.poison_agree, house.repeat, house.schedule, house.guard, \
          house.capture",
     );
     refused(
@@ -315,7 +315,7 @@ fn promises_mention_what_exists() {
         "history: []",
         "except: {racing: no}",
         "bad.yaml:41: except: `racing` is no house rule; write one of accepts, bounds, initialised, races, barriers, \
-         budget, read_only, dead_untouched, unread, written, poison_agree, repeat, guard, capture",
+         budget, read_only, dead_untouched, unread, written, poison_agree, repeat, schedule, guard, capture",
     );
 }
 

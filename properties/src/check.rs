@@ -18,7 +18,7 @@ use crate::relation;
 use crate::subject::Subject;
 use crate::verdict::{Disagreement, Verdict};
 use contracts::CaseError;
-use contracts::case::{Case, Content};
+use contracts::case::{Case, Content, Schedule};
 use contracts::dtype::Poison;
 use contracts::format::Access;
 use kernels::arena::Arena;
@@ -241,6 +241,18 @@ fn kernel(
     if let Some(found) = first_difference(prepared, first, later, "house.poison_agree", note) {
         return disagree(found);
     }
+    if prepared.case.schedule != Schedule::InOrder && session.backend.orders() {
+        let ended = run_in(Schedule::InOrder, prepared, &plan, poison, session)?;
+        if let Some(verdict) = ended {
+            return Ok(Some(verdict));
+        }
+        later.gather(prepared, session.arena);
+        exercised.mark(prepared.subject, &["house.schedule"]);
+        let note = "expected is the case's own order of blocks and warps, observed is by number";
+        if let Some(found) = first_difference(prepared, first, later, "house.schedule", note) {
+            return disagree(found);
+        }
+    }
     if repeat {
         if let Some(verdict) = run(prepared, &plan, poison, session)? {
             return Ok(Some(verdict));
@@ -321,6 +333,17 @@ fn run(
     poison: Poison,
     session: &mut Session<'_>,
 ) -> Result<Option<Verdict>, ToolError> {
+    run_in(prepared.case.schedule, prepared, plan, poison, session)
+}
+
+fn run_in(
+    schedule: Schedule,
+    prepared: &Prepared<'_>,
+    plan: &Plan,
+    poison: Poison,
+    session: &mut Session<'_>,
+) -> Result<Option<Verdict>, ToolError> {
+    session.backend.order(schedule);
     fill(prepared, poison, session.arena);
     let outcome = session.backend.run(&prepared.call, plan, session.arena)?;
     Ok(finding(prepared, outcome))

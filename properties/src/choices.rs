@@ -179,6 +179,23 @@ impl Choices for Exhaustive {
     }
 }
 
+/// A seed as people write one: a number, or a commit's whole hash (40 hexadecimal digits, 64 for
+/// SHA-256), so that each commit searches elsewhere and can be searched again.
+///
+/// # Errors
+/// In words, when it is neither.
+pub fn seed_of(text: &str) -> Result<u64, String> {
+    if let Ok(seed) = text.parse() {
+        return Ok(seed);
+    }
+    let is_hash = matches!(text.len(), 40 | 64) && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if !is_hash {
+        return Err("write a number of at most 64 bits, or a commit's hash of 40 digits".to_owned());
+    }
+    let digits = text.bytes().map(|byte| u64::from(byte.to_ascii_lowercase()));
+    Ok(digits.fold(0, mix))
+}
+
 /// SplitMix64's finaliser over two words.
 pub fn mix(seed: u64, word: u64) -> u64 {
     let mut z = seed
@@ -235,6 +252,23 @@ mod tests {
         assert!(coarse(63, 200) != coarse(64, 200) && coarse(7, 200) != coarse(8, 200));
         assert_eq!([coarse(5, u64::MAX), coarse(1 << 40, u64::MAX)], [0; 2], "seeds");
     }
+
+    #[test]
+    fn a_commit_is_a_seed_as_a_number_is() {
+        let hash = "5a249fd0123456789abcdef0123456789abcdef0";
+        assert_eq!((seed_of("7"), seed_of("18446744073709551615")), (Ok(7), Ok(u64::MAX)));
+        // Frozen: a search is repeated by it.
+        assert_eq!(seed_of(hash), Ok(FROZEN));
+        assert_eq!(seed_of(&hash.to_uppercase()), seed_of(hash));
+        let digits = "1111111111111111111111111111111111111111";
+        assert!(seed_of(digits).is_ok_and(|seed| seed > u64::from(u32::MAX)), "a hash of digits");
+        assert!(seed_of(&hash.replace("5a2", "5a3")) != seed_of(hash));
+        for text in ["", "-1", "main", "5a249fd", "18446744073709551616", &hash.replace('f', "g")] {
+            assert!(seed_of(text).is_err_and(|why| why.contains("40 digits")), "{text}");
+        }
+    }
+
+    const FROZEN: u64 = 0xd011_3ca2_8b1f_82e3;
 
     #[test]
     fn seeded_answers_do_not_depend_on_order() {

@@ -1,21 +1,31 @@
 //! Failing cases on disk: `corpora/<contract>/<clause>-<digest>.yaml`, written whole or not at all and
 //! replayed for ever. A file that cannot be read is reported beside those that can, never skipped.
 
+mod comment;
+mod date;
 mod folders;
 mod known_failures;
+pub mod migrate;
+pub mod minimize;
+mod write;
 
+pub use comment::{comment, rewritten_comment};
+pub use date::Date;
 pub use folders::{files, strays};
 pub use known_failures::{KnownFailure, KnownFailures, Standing};
+pub use write::{replace_case, write_regression, write_whole};
 
-use crate::subject::Subject;
-use crate::verdict::Verdict;
-use contracts::case::{Case, Content, Found, Layout, StoreForm};
-use contracts::case_yaml::{CASE_LIMIT_BYTES, read_case, write_case};
+use contracts::case::{Case, Content, Layout, StoreForm};
+use contracts::case_yaml::{CASE_LIMIT_BYTES, read_case};
 use contracts::format::Contract;
 use contracts::{CaseError, ContractError};
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest wait for other writers of a folder: each holds it for one write.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 /// Most files read in one folder.
 pub const MOST_FILES: usize = 100_000;
@@ -66,6 +76,11 @@ pub enum CorpusError {
         what: String,
         /// What would be right.
         remedy: &'static str,
+    },
+    /// Another process has been writing into the folder all this time.
+    Busy {
+        /// The folder.
+        folder: PathBuf,
     },
     /// A verdict that is no failure has no regression.
     NotAFailure,
@@ -122,6 +137,11 @@ impl fmt::Display for CorpusError {
             CorpusError::Stray { path, what, remedy } => {
                 write!(f, "{}: {what}; {remedy}", path.display())
             }
+            CorpusError::Busy { folder } => write!(
+                f,
+                "{}: another process has held it for {LONGEST_WAIT:?}, nothing was written; end that process, or keep the corpora elsewhere (--corpora FOLDER)",
+                folder.display()
+            ),
             CorpusError::NotAFailure => f.write_str(
                 "a case that does not fail is no regression; write only what disagrees or faults",
             ),
@@ -149,32 +169,19 @@ pub fn read_all(root: &Path, contract: &Contract) -> Vec<(PathBuf, Result<Case, 
     }
 }
 
-/// One stored case.
+/// One stored case of this contract.
 pub fn read(path: &Path, contract: &Contract) -> Result<Case, CaseError> {
-    let text =
-        read_text(path, CASE_LIMIT_BYTES as u64).map_err(|error| unreadable(path, &error))?;
-    read_case(&text, &path.display().to_string(), &|name| {
-        (name == contract.contract).then_some(contract)
-    })
+    read_any(path, &|name| (name == contract.contract).then_some(contract))
 }
 
-/// The contract a stored case speaks of, from its `contract:` line; empty when it has none.
-pub fn contract_of(path: &Path) -> Result<String, CorpusError> {
-    let text = read_text(path, CASE_LIMIT_BYTES as u64)?;
-    let file = path.display().to_string();
-    let tree: serde_json::Value =
-        contracts::load::parse_yaml(&text, &file).map_err(CorpusError::Case)?;
-    let missing = || ContractError {
-        file,
-        line: None,
-        path: "contract".to_owned(),
-        what: "missing".to_owned(),
-        remedy: "name the contract the case is of".to_owned(),
-    };
-    tree.get("contract")
-        .and_then(|name| name.as_str())
-        .map(str::to_owned)
-        .ok_or_else(|| CorpusError::Case(missing()))
+/// One stored case of whichever contract its `contract:` line names and `lookup` knows.
+pub fn read_any<'a>(
+    path: &Path,
+    lookup: &dyn Fn(&str) -> Option<&'a Contract>,
+) -> Result<Case, CaseError> {
+    let text =
+        read_text(path, CASE_LIMIT_BYTES as u64).map_err(|error| unreadable(path, &error))?;
+    read_case(&text, &path.display().to_string(), lookup)
 }
 
 fn unreadable(path: &Path, error: &CorpusError) -> CaseError {
@@ -209,84 +216,6 @@ pub(crate) fn read_text(path: &Path, limit_bytes: u64) -> Result<String, CorpusE
         });
     }
     Ok(text)
-}
-
-/// Writes a failing case into `root/<contract>/` and returns the file. The same case with the same
-/// clause is written once: its file is returned as it stands.
-pub fn write_regression(
-    root: &Path,
-    subject: &Subject,
-    case: &Case,
-    verdict: &Verdict,
-    backend: &str,
-) -> Result<PathBuf, CorpusError> {
-    let clause =
-        verdict.clause().filter(|_| verdict.is_failure()).ok_or(CorpusError::NotAFailure)?;
-    let mut stored = Case { found: None, ..case.clone() };
-    let body = write_case(&stored, subject.contract, None);
-    let digest = fnv(body.as_bytes());
-    let issue = case.found.as_ref().and_then(|found| found.issue.clone());
-    stored.found = Some(Found { clause: clause.to_owned(), backend: backend.to_owned(), issue });
-    let folder = root.join(subject.name());
-    make_folder(&folder)?;
-    // Eight digits, sixteen when another case has them already.
-    for digits in [8, 16] {
-        let slug = clause.replace('.', "_");
-        let path = folder.join(format!("{slug}-{}.yaml", &format!("{digest:016x}")[..digits]));
-        if path.exists() {
-            let known = read(&path, subject.contract).ok();
-            let known = known
-                .map(|known| write_case(&Case { found: None, ..known }, subject.contract, None));
-            if known.as_deref() == Some(&body) {
-                return Ok(path);
-            }
-            if digits == 8 {
-                continue;
-            }
-        }
-        let header = header(&path, root, case, verdict);
-        let text = write_case(&stored, subject.contract, Some(&header));
-        let (len_bytes, limit_bytes) = (text.len() as u64, CASE_LIMIT_BYTES as u64);
-        if len_bytes > limit_bytes {
-            return Err(CorpusError::TooLarge { path, len_bytes, limit_bytes });
-        }
-        write_whole(&folder, &path, text.as_bytes())?;
-        return Ok(path);
-    }
-    Err(CorpusError::TooMany { folder })
-}
-
-/// Makes a folder of the corpora, if there is none.
-pub(crate) fn make_folder(folder: &Path) -> Result<(), CorpusError> {
-    std::fs::create_dir_all(folder)
-        .map_err(|error| CorpusError::io(folder, "making the folder", error))
-}
-
-/// Writes beside the target and renames, so that a reader sees all of the file or none.
-pub(crate) fn write_whole(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), CorpusError> {
-    let failed = |error| CorpusError::io(path, "writing", error);
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".").suffix(".tmp");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // Readable as any source file; the process's umask still applies.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    let mut file = builder.tempfile_in(folder).map_err(failed)?;
-    file.write_all(bytes).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    // The rename itself is durable once the folder is; a system that cannot open folders does it alone.
-    if let Ok(folder) = std::fs::File::open(folder) {
-        let _ = folder.sync_all();
-    }
-    Ok(())
-}
-
-/// The comment above a stored case: what it shows, and how to see it again.
-fn header(path: &Path, root: &Path, case: &Case, verdict: &Verdict) -> String {
-    format!("{verdict}\n{}\n{}", describe(case), replay_command(path, root))
 }
 
 /// The command that replays a stored case: as seen from the repository for a file of its corpora,

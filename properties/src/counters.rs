@@ -50,6 +50,11 @@ impl Counters {
         }
     }
 
+    /// Every dtype label and clause, by its place in `subject.clauses`, that some case exercised.
+    pub fn exercised(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.counts.keys().map(|(label, clause)| (label.as_str(), *clause))
+    }
+
     /// Adds another worker's counts.
     pub fn merge(&mut self, other: &Counters) {
         for (key, count) in &other.counts {

@@ -2,11 +2,13 @@
 //! disagreement is shrunk and written to `corpora/` before the process crashes on it. Inputs are kept
 //! for the kernel's branches they reach and for the decisions they make, not for the harness's own.
 
+pub mod export;
+pub mod seed;
+
 use crate::check::{Workspace, check};
-use crate::choices::{Answer, Tape, mix};
+use crate::choices::{Answer, mix};
 use crate::corpus;
 use crate::counters::Counters;
-use crate::generate;
 use crate::report;
 use crate::search::shrink_on;
 use crate::subject::{Subject, subject};
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant};
 /// State one fuzz target keeps between inputs.
 pub struct Harness {
     subject: &'static Subject,
+    decoder: seed::Decoder,
     backend: VmBackend,
     workspace: Workspace,
     counters: Counters,
@@ -52,6 +55,7 @@ impl Harness {
         };
         Harness {
             subject,
+            decoder: seed::Decoder::new(subject),
             backend: VmBackend::new(),
             workspace: Workspace::new(),
             counters: Counters::default(),
@@ -78,11 +82,10 @@ impl Harness {
     }
 
     fn examine(&mut self, bytes: &[u8]) -> Keep {
-        let mut tape = Tape::new(bytes);
-        let draw = generate::draw(self.subject, &mut tape);
-        self.remember(&tape.asked);
+        let (draw, asked) = self.decoder.decode(bytes);
+        self.remember(&asked);
         let Ok(draw) = draw else { return Keep::No };
-        for (key, answer) in &tape.asked {
+        for (key, answer) in &asked {
             guidance::count_feature(u64::from(*key) << 8 | u64::from(*answer));
         }
         let before = self.backend.launches();
@@ -162,7 +165,8 @@ impl Harness {
         )
     }
 
-    /// Edits a tape in place: a new seed, or one record's key and value. Returns the new size.
+    /// Edits a tape in place: a new seed, or one record's key and value. A case before the records stays
+    /// as it is. Returns the new size.
     pub fn mutate(&self, bytes: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
         let random = |n: u64| mix(u64::from(seed), n);
         let limit = max_size.min(bytes.len());
@@ -170,14 +174,17 @@ impl Harness {
             return size.min(limit);
         }
         let mut size = size.min(limit).max(8) / 8 * 8;
-        let records = size / 8 - 1;
+        let head = seed::head_bytes(&bytes[..size]);
+        let records = (size - head) / 8;
         match random(0) % 8 {
-            0 => bytes[..8].copy_from_slice(&random(1).to_le_bytes()),
+            0 if head == 8 => bytes[..8].copy_from_slice(&random(1).to_le_bytes()),
             1 if records > 0 => size -= 8,
             kind => {
                 let append = size + 8 <= limit && (kind < 5 || records == 0);
-                let place =
-                    if append { size } else { 8 + 8 * (random(2) as usize % records.max(1)) };
+                if !append && records == 0 {
+                    return size;
+                }
+                let place = if append { size } else { head + 8 * (random(2) as usize % records) };
                 if append {
                     size += 8;
                 }

@@ -6,7 +6,7 @@ use crate::examine::Examine;
 use crate::prepare::{fill, prepare};
 use crate::subject::Subject;
 use crate::verdict::{Disagreement, Verdict};
-use contracts::case::Case;
+use contracts::case::{Case, Schedule};
 use contracts::dtype::Poison;
 use contracts::format::Access;
 use kernels::backend::{Backend, Outcome};
@@ -55,6 +55,8 @@ fn written_by(
     }
     // The run whose value was observed: of two poisons, the second.
     let poison = if found.clause == "house.poison_agree" { Poison::Large } else { case.poison };
+    let by_number = found.clause == "house.schedule";
+    backend.order(if by_number { Schedule::InOrder } else { case.schedule });
     let arena = workspace.arena();
     fill(&prepared, poison, arena);
     let strides = found.index.iter().zip(&tensor.strides);

@@ -2,6 +2,10 @@
 //! A file that no longer decodes is an error that names it; a case may fail only when
 //! `known_failures.yaml` says so, and must fail then.
 
+mod many;
+
+pub use many::{Replayed, replay_all};
+
 use crate::check::{ToolError, Workspace, check};
 use crate::corpus::{self, KnownFailures, Standing};
 use crate::counters::Counters;
@@ -54,76 +58,99 @@ impl Replay {
 
 /// Replays files on these backends, in order. A case on which the first found a fault goes to no other:
 /// a crash would take a GPU's context with it.
+///
+/// # Errors
+/// At the first file that is no case, and when the tool fails.
 pub fn replay(
     root: &Path,
     paths: &[PathBuf],
     backends: &mut [Box<dyn Backend>],
 ) -> Result<Vec<Replay>, ToolError> {
-    let known = KnownFailures::read(root).map_err(|error| ToolError::Missing(error.to_string()))?;
+    let known = known_failures(root)?;
     let mut workspace = Workspace::new();
     let mut replays = Vec::new();
     for path in paths {
-        let (subject, case) = read(root, path)?;
-        let examine = match &case.found {
-            Some(found) if !found.clause.starts_with("house.") => {
-                Examine::for_clause(&found.clause)
-            }
-            _ => Examine::Kernel,
+        replays.extend(one(root, &known, path, backends, &mut workspace)?);
+    }
+    Ok(replays)
+}
+
+/// What may fail, as the corpora say.
+fn known_failures(root: &Path) -> Result<KnownFailures, ToolError> {
+    KnownFailures::read(root).map_err(|error| ToolError::Missing(error.to_string()))
+}
+
+/// One file on every backend.
+fn one(
+    root: &Path,
+    known: &KnownFailures,
+    path: &Path,
+    backends: &mut [Box<dyn Backend>],
+    workspace: &mut Workspace,
+) -> Result<Vec<Replay>, ToolError> {
+    let (subject, case) = read(root, path)?;
+    let examine = examination(&case);
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
+    let mut replays = Vec::with_capacity(backends.len());
+    for backend in backends.iter_mut() {
+        let mut counters = Counters::default();
+        let mut verdict =
+            check(subject, &case, &examine, backend.as_mut(), workspace, &mut counters)?;
+        provenance::trace(subject, &case, &mut verdict, backend.as_mut(), workspace)?;
+        let meaning = match known.standing(subject.name(), &stem, &verdict) {
+            Standing::Passes => Meaning::Passes,
+            Standing::Fails => Meaning::Fails,
+            Standing::Tolerated(entry) => Meaning::Tolerated(entry.issue.clone()),
+            Standing::PassesUnexpectedly(entry) => Meaning::PassesUnexpectedly(entry.issue.clone()),
+            Standing::Undecided => Meaning::Undecided,
         };
-        for backend in backends.iter_mut() {
-            let mut counters = Counters::default();
-            let mut verdict =
-                check(subject, &case, &examine, backend.as_mut(), &mut workspace, &mut counters)?;
-            provenance::trace(subject, &case, &mut verdict, backend.as_mut(), &mut workspace)?;
-            let stem = path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
-            let meaning = match known.standing(subject.name(), &stem, &verdict) {
-                Standing::Passes => Meaning::Passes,
-                Standing::Fails => Meaning::Fails,
-                Standing::Tolerated(entry) => Meaning::Tolerated(entry.issue.clone()),
-                Standing::PassesUnexpectedly(entry) => {
-                    Meaning::PassesUnexpectedly(entry.issue.clone())
-                }
-                Standing::Undecided => Meaning::Undecided,
-            };
-            let faulted = matches!(verdict, Verdict::Fault(_));
-            let (path, case, backend) = (path.clone(), case.clone(), backend.name());
-            replays.push(Replay { path, subject, case, backend, verdict, meaning });
-            if faulted {
-                break;
-            }
+        let faulted = matches!(verdict, Verdict::Fault(_));
+        let (path, case, backend) = (path.to_owned(), case.clone(), backend.name());
+        replays.push(Replay { path, subject, case, backend, verdict, meaning });
+        if faulted {
+            break;
         }
     }
     Ok(replays)
 }
 
+/// What a stored case is examined for: the clause it once showed, after the kernel itself.
+pub fn examination(case: &Case) -> Examine {
+    match &case.found {
+        Some(found) if !found.clause.starts_with("house.") => Examine::for_clause(&found.clause),
+        _ => Examine::Kernel,
+    }
+}
+
 /// The contract a file speaks of, from its own `contract:` line, and the case. A file under `root`
 /// must lie in its contract's folder.
-fn read(root: &Path, path: &Path) -> Result<(&'static Subject, Case), ToolError> {
-    let name = corpus::contract_of(path).map_err(|error| ToolError::Missing(error.to_string()))?;
-    let subject = subject(&name).ok_or_else(|| {
-        ToolError::Missing(format!(
-            "{}: contract: no contract is named `{name}`; `cargo run --release -- list` names them",
-            path.display()
-        ))
-    })?;
+///
+/// # Errors
+/// When the file cannot be read or is no case of a contract there is; the text says which field.
+pub fn read(root: &Path, path: &Path) -> Result<(&'static Subject, Case), ToolError> {
+    let case = corpus::read_any(path, &|name| subject(name).map(|subject| subject.contract))
+        .map_err(ToolError::Case)?;
+    let name = case.contract.as_str();
+    let missing = |field: &str, what: String| {
+        ToolError::Missing(format!("{}: {field}: {what}", path.display()))
+    };
+    let Some(subject) = subject(name) else {
+        return Err(missing("contract", format!("no contract is named `{name}`")));
+    };
     let folder = path.parent().filter(|folder| is_folder_of(root, folder));
-    if let Some(folder) = folder.and_then(Path::file_name).filter(|folder| *folder != name.as_str())
-    {
-        return Err(ToolError::Missing(format!(
-            "{}: contract: `{name}`, in the folder of `{}`; move the file to the folder of its contract",
-            path.display(),
+    if let Some(folder) = folder.and_then(Path::file_name).filter(|folder| *folder != name) {
+        let what = format!(
+            "`{name}`, in the folder of `{}`; move the file to the folder of its contract",
             folder.display()
-        )));
+        );
+        return Err(missing("contract", what));
     }
-    let case = corpus::read(path, subject.contract).map_err(ToolError::Case)?;
     if let Some(found) = &case.found
         && !subject.clauses.iter().any(|clause| clause.id == found.clause)
     {
-        return Err(ToolError::Missing(format!(
-            "{}: found.clause: {name} has no clause `{}`; name the one the case shows now",
-            path.display(),
-            found.clause
-        )));
+        let what =
+            format!("{name} has no clause `{}`; name the one the case shows now", found.clause);
+        return Err(missing("found.clause", what));
     }
     Ok((subject, case))
 }

@@ -1,5 +1,9 @@
 //! The search loop: draws cases for the clauses least exercised, on every core, until each clause
-//! has its share or time is up. Findings are shrunk and written by the worker that made them.
+//! has its share or time is up. Findings are shrunk and written by the worker that made them. What a
+//! batch of cases aims at follows from the batches long before it, and batches count in order: the same
+//! seed gives the same cases, counts and findings on any number of threads.
+
+mod order;
 
 use crate::check::{ToolError, Workspace, check};
 use crate::choices::{Seeded, mix};
@@ -15,10 +19,11 @@ use crate::verdict::Verdict;
 use contracts::case::Case;
 use kernels::backend::Backend;
 use kernels::backend::vm::{Coverage, VmBackend};
+use order::{Aims, Batch, InOrder};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What to search and when to stop.
@@ -106,13 +111,13 @@ struct Shared {
     plan: Plan,
     started: Instant,
     stop: &'static AtomicBool,
-    next_case: Vec<AtomicU64>,
     states: Vec<Mutex<State>>,
     failure: Mutex<Option<ToolError>>,
 }
 
-#[derive(Default)]
+/// One subject's share of a search.
 struct State {
+    order: InOrder,
     counters: Counters,
     coverage: Coverage,
     findings: Vec<Finding>,
@@ -122,7 +127,37 @@ struct State {
     spent: Duration,
 }
 
-/// Cases a worker runs before it reports.
+impl State {
+    fn new(subject: &Subject, plan: &Plan) -> State {
+        let counters = Counters::default();
+        State {
+            order: InOrder::new(&aims(&counters, subject, plan.cases_per_clause)),
+            counters,
+            coverage: Coverage::new(),
+            findings: Vec::new(),
+            known: BTreeSet::new(),
+            unsupported: BTreeSet::new(),
+            spent: Duration::ZERO,
+        }
+    }
+}
+
+/// What lacks cases by these counts.
+fn aims(counters: &Counters, subject: &Subject, wanted: u64) -> Aims {
+    Aims {
+        relations: counters.neediest(subject, wanted),
+        rejections_lack: counters.rejections_lack(subject, wanted),
+    }
+}
+
+/// A failing case to be shrunk by the worker whose batch it came with.
+struct Failing {
+    case: Case,
+    verdict: Verdict,
+    after_cases: u64,
+}
+
+/// Cases of a batch: what a worker does before it reports.
 const BATCH: u64 = 16;
 
 /// Runs a search. `observe` is called about four times a second with live figures.
@@ -131,12 +166,10 @@ pub fn search(
     stop: &'static AtomicBool,
     observe: &mut dyn FnMut(&[Progress], Duration),
 ) -> Result<Summary, ToolError> {
-    let count = plan.subjects.len();
     let shared = Shared {
         started: Instant::now(),
         stop,
-        next_case: (0..count).map(|_| AtomicU64::new(0)).collect(),
-        states: (0..count).map(|_| Mutex::new(State::default())).collect(),
+        states: plan.subjects.iter().map(|s| Mutex::new(State::new(s, &plan))).collect(),
         failure: Mutex::new(None),
         plan,
     };
@@ -196,78 +229,143 @@ impl Shared {
         self.plan.subjects.iter().zip(&self.states).map(one).collect()
     }
 
-    /// The unfinished subject that has had the least time; `None` when all are finished.
-    fn neediest(&self) -> Option<usize> {
+    /// The batch to do next: of the unfinished subject that has had the least time and whose next batch
+    /// has its aims.
+    fn next(&self) -> Next {
         let mut best: Option<(Duration, usize)> = None;
-        for (place, subject) in self.plan.subjects.iter().enumerate() {
-            let state = lock(&self.states[place]);
-            let finished = state.counters.least(subject, false, false)
-                >= self.plan.cases_per_clause
-                || state.findings.len() >= self.plan.findings_per_subject;
-            if !finished && best.is_none_or(|(spent, _)| state.spent < spent) {
+        let mut any = false;
+        for (place, state) in self.states.iter().enumerate() {
+            let state = lock(state);
+            any |= !state.order.is_finished();
+            let ready = state.order.is_ready();
+            if ready && best.is_none_or(|(spent, _)| state.spent < spent) {
                 best = Some((state.spent, place));
             }
         }
-        best.map(|(_, place)| place)
+        let taken = best.and_then(|(_, place)| {
+            let batch = lock(&self.states[place]).order.take()?;
+            Some((place, batch))
+        });
+        match taken {
+            Some((place, (number, aims))) => Next::Batch { place, number, aims },
+            None if any => Next::Wait,
+            None => Next::Done,
+        }
     }
+
+    /// Adds a batch, and every later one that waited for it, and says what is to be shrunk now.
+    fn add(&self, place: usize, number: u64, batch: Batch, spent: Duration) -> Vec<Failing> {
+        let (subject, wanted) = (self.plan.subjects[place], self.plan.cases_per_clause);
+        let mut state = lock(&self.states[place]);
+        let State { order, counters, coverage, known, unsupported, findings: _, spent: all } =
+            &mut *state;
+        *all += spent;
+        order.put(number, batch);
+        let mut failing = Vec::new();
+        while let Some((number, batch)) = order.next_in_order() {
+            counters.merge(&batch.counters);
+            coverage.merge(&batch.coverage);
+            unsupported.extend(batch.unsupported);
+            for (turn, case, verdict) in batch.failing {
+                let key = (
+                    verdict.clause().unwrap_or_default().to_owned(),
+                    verdict.tensor().unwrap_or_default().to_owned(),
+                );
+                if known.len() < self.plan.findings_per_subject && known.insert(key) {
+                    let after_cases = number * BATCH + turn + 1;
+                    failing.push(Failing { case, verdict, after_cases });
+                }
+            }
+            let finished = counters.least(subject, false, false) >= wanted
+                || known.len() >= self.plan.findings_per_subject;
+            order.follow(finished, || aims(counters, subject, wanted));
+        }
+        failing
+    }
+}
+
+enum Next {
+    Batch {
+        place: usize,
+        number: u64,
+        aims: Aims,
+    },
+    /// Others have the batches that the next ones' aims follow from.
+    Wait,
+    Done,
 }
 
 fn work(shared: &Shared) {
     let mut workspace = Workspace::new();
     while !shared.is_over() {
-        let Some(place) = shared.neediest() else { return };
-        if let Err(error) = batch(shared, place, &mut workspace) {
+        let (place, number, aims) = match shared.next() {
+            Next::Batch { place, number, aims } => (place, number, aims),
+            Next::Wait => {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            Next::Done => return,
+        };
+        let started = Instant::now();
+        let done = batch(shared, place, number, &aims, &mut workspace).and_then(|batch| {
+            let failing = shared.add(place, number, batch, started.elapsed());
+            failing
+                .into_iter()
+                .try_for_each(|failing| found(shared, place, failing, &mut workspace))
+        });
+        if let Err(error) = done {
             *lock(&shared.failure) = Some(error);
             return;
         }
     }
 }
 
-/// Runs `BATCH` cases of one subject and adds what they exercised to its state.
-fn batch(shared: &Shared, place: usize, workspace: &mut Workspace) -> Result<(), ToolError> {
+/// Runs the `BATCH` cases of one number of one subject.
+fn batch(
+    shared: &Shared,
+    place: usize,
+    number: u64,
+    aims: &Aims,
+    workspace: &mut Workspace,
+) -> Result<Batch, ToolError> {
     let subject = shared.plan.subjects[place];
     let mut backend = VmBackend::new();
-    let mut counters = Counters::default();
-    let mut unsupported = BTreeSet::new();
-    let started = Instant::now();
-    let wanted = shared.plan.cases_per_clause;
-    let (aims, rejections_lack) = {
-        let counters = &lock(&shared.states[place]).counters;
-        (counters.neediest(subject, wanted), counters.rejections_lack(subject, wanted))
-    };
-    for turn in 0..BATCH as usize {
+    let mut batch = Batch::default();
+    for turn in 0..BATCH {
         if shared.is_over() {
             break;
         }
-        let number = shared.next_case[place].fetch_add(1, Ordering::Relaxed);
         // One case in four examines the relation examined least, one all rejections while they lack
         // cases; the rest follow their own draw.
-        let aim = aims.get(turn / 4 % aims.len().max(1)).filter(|_| turn % 4 == 1);
-        let Some(mut draw) = draw_for(subject, aim, mix(shared.plan.seed, number)) else {
-            counters.discarded += 1;
+        let relations = &aims.relations;
+        let aim =
+            relations.get(turn as usize / 4 % relations.len().max(1)).filter(|_| turn % 4 == 1);
+        let seed = mix(shared.plan.seed, number * BATCH + turn);
+        let Some(mut draw) = draw_for(subject, aim, seed) else {
+            batch.counters.discarded += 1;
             continue;
         };
-        if turn % 4 == 3 && rejections_lack {
+        if turn % 4 == 3 && aims.rejections_lack {
             draw.examine = Examine::Rejections;
         }
-        let verdict =
-            check(subject, &draw.case, &draw.examine, &mut backend, workspace, &mut counters)?;
-        match &verdict {
+        let verdict = check(
+            subject,
+            &draw.case,
+            &draw.examine,
+            &mut backend,
+            workspace,
+            &mut batch.counters,
+        )?;
+        match verdict {
             Verdict::Unsupported(what) => {
-                unsupported.insert(what.clone());
+                batch.unsupported.insert(what);
             }
-            verdict if verdict.is_failure() => {
-                found(shared, place, &draw.case, verdict, number + 1, workspace)?;
-            }
+            verdict if verdict.is_failure() => batch.failing.push((turn, draw.case, verdict)),
             _ => {}
         }
     }
-    let mut state = lock(&shared.states[place]);
-    state.counters.merge(&counters);
-    state.coverage.merge(backend.coverage());
-    state.unsupported.append(&mut unsupported);
-    state.spent += started.elapsed();
-    Ok(())
+    batch.coverage = backend.coverage().clone();
+    Ok(batch)
 }
 
 /// A case of this seed; with an aim, the first of a few that the relation has something to say of.
@@ -285,22 +383,14 @@ fn draw_for(subject: &Subject, aim: Option<&String>, seed: u64) -> Option<genera
 fn found(
     shared: &Shared,
     place: usize,
-    case: &Case,
-    verdict: &Verdict,
-    after_cases: u64,
+    failing: Failing,
     workspace: &mut Workspace,
 ) -> Result<(), ToolError> {
     let subject = shared.plan.subjects[place];
-    let key = (
-        verdict.clause().unwrap_or_default().to_owned(),
-        verdict.tensor().unwrap_or_default().to_owned(),
-    );
-    if !lock(&shared.states[place]).known.insert(key) {
-        return Ok(());
-    }
+    let Failing { case, verdict, after_cases } = failing;
     let mut backend = VmBackend::new();
     let shrunk =
-        shrink_on(subject, case, verdict, &mut backend, workspace, shared.plan.shrink_limit);
+        shrink_on(subject, &case, &verdict, &mut backend, workspace, shared.plan.shrink_limit);
     let written =
         shared.plan.corpora.as_ref().map(|root| {
             corpus::write_regression(root, subject, &shrunk.case, &shrunk.verdict, "vm")
@@ -313,12 +403,14 @@ fn found(
     };
     let contract = subject.name();
     let finding = Finding { contract, shrunk, after_cases, backend: "vm", path, unwritten };
-    lock(&shared.states[place]).findings.push(finding);
+    let mut state = lock(&shared.states[place]);
+    state.findings.push(finding);
+    state.findings.sort_by_key(|finding| finding.after_cases);
     Ok(())
 }
 
-/// Shrinks a failing case on one backend, and traces the wrong element to its writer. A case on which the tool itself fails is not a smaller
-/// failure.
+/// Shrinks a failing case on one backend, and traces the wrong element to its writer. A case on which
+/// the tool itself fails is not a smaller failure.
 pub fn shrink_on(
     subject: &Subject,
     case: &Case,

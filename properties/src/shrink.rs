@@ -5,6 +5,7 @@
 mod axis;
 mod digest;
 mod edits;
+mod parallel;
 mod stepper;
 mod structure;
 mod values;
@@ -12,11 +13,15 @@ mod values;
 #[cfg(test)]
 mod tests;
 
+pub use parallel::shrink_on_threads;
 pub use stepper::Stepper;
 
 use crate::subject::Subject;
 use crate::verdict::Verdict;
 use contracts::case::Case;
+use contracts::format::Contract;
+use contracts::geometry::Geometry;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// Most cases judged in one shrink.
@@ -68,4 +73,27 @@ pub fn shrink(
     }
     shrunk.case = stepper.into_case();
     shrunk
+}
+
+/// Every other legal case that one edit makes of this one: a finished shrink is minimal over them.
+pub fn neighbours(contract: &Contract, case: &Case) -> Vec<Case> {
+    let mut seen = HashSet::from([digest::digest(case)]);
+    let mut all = Vec::new();
+    for pass in edits::Pass::ALL {
+        for level in 0.. {
+            let Some(edits) = pass.edits(level, contract, case, stepper::LAST_PARTS) else { break };
+            let cases = edits.iter().filter_map(|edit| edits::apply(contract, case, edit));
+            let new = cases.filter(|new| new != case && seen.insert(digest::digest(new)));
+            all.extend(new.filter(|new| Geometry::of(contract, new).is_ok()));
+        }
+    }
+    all
+}
+
+/// Elements of a case that differ from the plainest legal value of their tensor: what a reader of a
+/// regression has to look at.
+pub fn elements_that_matter(contract: &Contract, case: &Case) -> usize {
+    let tensors = contract.tensors.keys();
+    let edited = tensors.filter_map(|name| values::Edited::of(contract, case, name));
+    edited.map(|edited| edited.different().len()).sum()
 }

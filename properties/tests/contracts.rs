@@ -47,7 +47,7 @@ fn corpus_replays(name: &str) {
         .unwrap_or_else(|e| panic!("{e}"));
     let wrong = |replay: &&Replay| replay.is_failure() || replay.meaning == Meaning::Undecided;
     let wrong: Vec<_> = replays.iter().filter(wrong).cloned().collect();
-    assert!(wrong.is_empty(), "{}", report::replays(&wrong));
+    assert!(wrong.is_empty(), "{}", report::replays(&wrong, None));
     assert_eq!(replays.len(), paths.len() * backends().len(), "not every stored case ran");
 }
 

@@ -262,24 +262,100 @@ fn what_is_no_history_of_this_is_refused() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_is_not_followed() {
+fn what_is_compared_is_no_link_and_no_submodule() {
+    use std::os::unix::fs::symlink;
+    let refused = |clone: &Clone, path: &str| {
+        let working = clone.review(&["--base", "main"]);
+        assert_eq!(working.code, 2, "{}", working.out);
+        let said = format!("{path} (the working tree): it is no regular file");
+        assert!(working.error.contains(&said), "{}", working.error);
+        clone.git(&["switch", "--quiet", "--create", "change"]);
+        clone.commit("a link");
+        let committed = clone.review(&["--base", "main", "--head", "change"]);
+        assert_eq!(committed.code, 2, "{}", committed.out);
+        assert!(committed.error.contains("it is no regular file"), "{}", committed.error);
+        // A change that puts the files themselves there is no change of what was compared before.
+        let back = clone.review(&["--base", "change", "--head", "main"]);
+        assert_ne!(back.code, 1, "{}", back.out);
+    };
+    // A file that points out of the tree.
     let clone = Clone::new();
     let secret = clone.path("secret.yaml");
     std::fs::write(&secret, "contract: secret\n").expect("written");
-    std::os::unix::fs::symlink(&secret, clone.path("contracts/families/linked.yaml"))
-        .expect("a link");
-    let working = clone.review(&["--base", "main"]);
-    assert_eq!(working.code, 2);
+    symlink(&secret, clone.path("contracts/families/linked.yaml")).expect("a link");
+    refused(&clone, "contracts/families/linked.yaml");
+    // A family whose files lie elsewhere in the tree.
+    let clone = Clone::new();
+    std::fs::rename(clone.path("contracts/families"), clone.path("contracts/others"))
+        .expect("moved");
+    symlink("others", clone.path("contracts/families")).expect("a link");
+    refused(&clone, "contracts/families");
+    // All stored cases at once.
+    let clone = Clone::new();
+    std::fs::rename(clone.path("corpora"), clone.path("cases")).expect("moved");
+    symlink("cases", clone.path("corpora")).expect("a link");
+    refused(&clone, "corpora");
+    // A repository of its own among the stored cases.
+    let clone = Clone::new();
+    let other = clone.path("corpora/scale_rows/other");
+    std::fs::create_dir(&other).expect("a folder");
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(&other).args(["-c", "user.name=a", "-c", "user.email=a@example.org"]);
+        assert!(git.args(arguments).status().expect("git").success());
+    };
+    git(&["init", "--quiet"]);
+    git(&["commit", "--quiet", "--allow-empty", "--message", "other"]);
+    refused(&clone, "corpora/scale_rows/other");
+    // Elsewhere a link is another file.
+    let clone = Clone::new();
+    symlink("contracts", clone.path("shown")).expect("a link");
+    let beside = clone.review(&["--base", "main"]);
+    assert_eq!(beside.code, 0, "{}", beside.error);
+    assert!(beside.out.contains("is to be read: shown"), "{}", beside.out);
+}
+
+#[cfg(unix)]
+#[test]
+fn names_that_are_no_text_are_two_files() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    let clone = Clone::new();
+    let named = |byte: u8| {
+        let name = [b"corpora/scale_rows/odd_", [byte].as_slice(), b".yaml"].concat();
+        clone.folder.path().join(OsStr::from_bytes(&name))
+    };
+    let case = std::fs::read(clone.path("corpora/scale_rows/pads.yaml")).expect("a case");
+    let other = std::fs::read(clone.path("corpora/scale_rows/tail_65.yaml")).expect("a case");
+    // Some file systems take no such name.
+    if std::fs::write(named(0xfe), case).is_err() {
+        return;
+    }
+    std::fs::write(named(0xff), other).expect("written");
+    clone.commit("odd names");
+    std::fs::remove_file(named(0xfe)).expect("removed");
+    let gone = clone.review(&["--base", "main"]);
+    assert_eq!(gone.code, 1, "{}", gone.out);
     assert!(
-        working.error.contains("linked.yaml (the working tree): it is no regular file"),
+        gone.out.contains("odd_\\xfe.yaml deleted") && gone.out.contains("1 loosened;"),
         "{}",
-        working.error
+        gone.out
     );
-    clone.git(&["switch", "--quiet", "--create", "change"]);
-    clone.commit("a link");
-    let committed = clone.review(&["--base", "main", "--head", "change"]);
-    assert_eq!(committed.code, 2);
-    assert!(committed.error.contains("it is no regular file"), "{}", committed.error);
+}
+
+#[test]
+fn golden_answers_that_are_no_text_are_followed() {
+    let clone = Clone::new();
+    let bytes: Vec<u8> = (0..=255).collect();
+    std::fs::write(clone.path("corpora/golden/bits.bin"), &bytes).expect("written");
+    clone.commit("bits");
+    std::fs::rename(clone.path("corpora/golden/bits.bin"), clone.path("corpora/golden/more.bin"))
+        .expect("moved");
+    let moved = clone.review(&["--base", "main"]);
+    assert_eq!(moved.code, 0, "{}", moved.out);
+    assert!(moved.out.contains("bits.bin are now called more.bin"), "{}", moved.out);
+    std::fs::write(clone.path("corpora/golden/more.bin"), &bytes[1..]).expect("written");
+    assert_eq!(clone.review(&["--base", "main"]).code, 1);
 }
 
 #[test]
@@ -296,4 +372,36 @@ fn a_report_is_shown_again_and_nothing_else() {
     let refused = clone.review(&["--render", report]);
     assert_eq!(refused.code, 2);
     assert!(refused.error.contains("unknown field `run`"), "{}", refused.error);
+    std::fs::remove_file(clone.path("report.json")).expect("removed");
+    assert_eq!(clone.review(&["--render", report]).code, 2);
+    assert_eq!(clone.review(&["--render", "."]).code, 2);
+    #[cfg(unix)]
+    {
+        // A pipe nobody writes to would be waited for.
+        let made = Command::new("mkfifo").arg(report).status().expect("mkfifo");
+        assert!(made.success());
+        let pipe = clone.review(&["--render", report]);
+        assert_eq!(pipe.code, 2);
+        assert!(pipe.error.contains("no regular file"), "{}", pipe.error);
+    }
+}
+
+#[test]
+fn an_error_is_reported_where_a_comment_is_made_of_it() {
+    let clone = Clone::new();
+    clone.replace(CONTRACT, "kind: kernel", "kind: <b>kernel</b> @everyone");
+    let report = clone.path("report.json");
+    let report = report.to_str().expect("a path");
+    let first = clone.review(&["--base", "main", "--format", "markdown", "--report", report]);
+    assert_eq!(first.code, 2);
+    assert!(first.out.contains("### Contract review: nothing could be compared"), "{}", first.out);
+    assert!(first.out.contains("scale\\_rows.yaml \\(the working tree\\)"), "{}", first.out);
+    // Between backquotes nothing is markup and nobody is called.
+    let outside: String = first.out.split('`').step_by(2).collect();
+    assert!(!outside.contains("<b>") && !outside.contains("@everyone"), "{}", first.out);
+    let again = clone.review(&["--render", report, "--format", "markdown"]);
+    assert_eq!((again.code, again.out), (2, first.out));
+    // A person is told once.
+    let terminal = clone.review(&["--base", "main"]);
+    assert_eq!((terminal.code, terminal.out.as_str()), (2, ""));
 }

@@ -81,5 +81,149 @@ fn what_may_write_runs_nothing_of_the_pull_request() {
         assert!(!script.contains("cargo") && !script.contains("assay"), "{script}");
     }
     assert!(text.contains(MARK), "the comment is found again by its first line");
-    assert!(all(&tree, "uses").iter().all(|uses| !uses.starts_with("./")));
+    // Nothing of the default branch's is used but the command, and no archive is unpacked: one file of it
+    // is read, of limited size, whatever paths the others name.
+    let uses = all(&tree, "uses");
+    assert!(uses.iter().all(|uses| uses.starts_with("actions/checkout@")), "{uses:?}");
+    let scripts = all(&tree, "run").join("\n");
+    for line in scripts.lines().filter(|line| line.contains("unzip")) {
+        assert!(line.contains("unzip -p") && line.contains("| head -c "), "{line}");
+    }
+    assert!(scripts.contains("unzip -p"), "{scripts}");
+}
+
+/// The scripts themselves, run by the shell they are for, as GitHub calls it.
+#[cfg(all(unix, feature = "command"))]
+mod scripts {
+    use super::{MARK, read};
+    use serde_json::Value;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+    use std::process::Command;
+    use tempfile::TempDir;
+
+    const ASSAY: &str = env!("CARGO_BIN_EXE_assay");
+
+    fn script(tree: &Value, of: impl Fn(&Value) -> bool) -> String {
+        fn find(value: &Value, of: &impl Fn(&Value) -> bool) -> Option<String> {
+            match value {
+                Value::Object(fields) => {
+                    let own = value["run"].as_str().filter(|_| of(value)).map(str::to_owned);
+                    own.or_else(|| fields.values().find_map(|field| find(field, of)))
+                }
+                Value::Array(items) => items.iter().find_map(|item| find(item, of)),
+                _ => None,
+            }
+        }
+        find(tree, &of).expect("a step with this script")
+    }
+
+    /// Runs a script in a folder; its exit code and what it printed.
+    fn run(folder: &Path, script: &str, variables: &[(&str, &str)]) -> (i32, String) {
+        let mut shell = Command::new("bash");
+        shell.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script]);
+        shell.current_dir(folder).envs(variables.iter().copied());
+        let path = std::env::var("PATH").unwrap_or_default();
+        let said = shell.env("PATH", format!("{}:{path}", folder.join("bin").display()));
+        let said = said.output().expect("bash");
+        let text = String::from_utf8_lossy(&said.stdout).into_owned();
+        (said.status.code().expect("an exit code"), text)
+    }
+
+    /// A folder in which building is done at once, and has made this command.
+    fn workspace() -> TempDir {
+        let folder = TempDir::new().expect("a folder");
+        std::fs::create_dir_all(folder.path().join("target/release")).expect("a folder");
+        std::fs::create_dir(folder.path().join("bin")).expect("a folder");
+        symlink(ASSAY, folder.path().join("target/release/assay")).expect("a link");
+        for tool in ["rustup", "cargo"] {
+            let file = folder.path().join("bin").join(tool);
+            std::fs::write(&file, "#!/bin/sh\n").expect("written");
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).expect("runs");
+        }
+        folder
+    }
+
+    #[test]
+    fn every_end_of_a_review_has_its_comment() {
+        let (_, tree) = read("workflows/contract-review-comment.yml");
+        let script = script(&tree, |step| step["name"] == "Render");
+        let clean = r#"{"base":"a","head":"b","notes":[],"contracts":[],"kernels":[]}"#;
+        let weaker = r#"{"base":"a","head":"b","contracts":[{"contract":"c","file":"f","version":1,"changes":[{"clause":"x.y","class":"loosened","says":"<b>","reason":{"missing":{"why":""}}}]}],"kernels":[]}"#;
+        let failed = r#"{"base":"","head":"","contracts":[],"kernels":[],"error":"x <i>"}"#;
+        for (report, title) in [
+            (Some(clean), "### Contract review: nothing is weaker\n"),
+            (Some(weaker), "### Contract review: 1 change is weaker without a reason\n"),
+            (Some(failed), "### Contract review: nothing could be compared\n\nx &lt;i&gt;\n"),
+            (Some("no report"), "left no report that can be read"),
+            (Some(""), "left no report that can be read"),
+            (
+                None,
+                "The job came to `failure` and left no report that can be read: https://example.org/runs/1",
+            ),
+        ] {
+            let folder = workspace();
+            let (json, comment) = (folder.path().join("r.json"), folder.path().join("c.md"));
+            if let Some(report) = report {
+                std::fs::write(&json, report).expect("written");
+            }
+            let variables = [
+                ("REPORT", json.to_str().expect("text")),
+                ("COMMENT", comment.to_str().expect("text")),
+                ("CONCLUSION", "failure"),
+                ("PAGE", "https://example.org/runs/1"),
+            ];
+            let (code, _) = run(folder.path(), &script, &variables);
+            assert_eq!(code, 0, "{report:?}");
+            let comment = std::fs::read_to_string(&comment).expect("a comment");
+            assert!(comment.starts_with(&format!("{MARK}\n")), "{report:?}: {comment}");
+            assert!(comment.contains(title), "{report:?}: {comment}");
+        }
+    }
+
+    #[test]
+    fn the_action_fails_as_the_review_does_and_leaves_its_report() {
+        let (_, tree) = read("actions/contract-review/action.yml");
+        let script = script(&tree, |step| step["env"].get("ASSAY").is_some());
+        let folder = workspace();
+        let git = |arguments: &[&str]| {
+            let mut git = Command::new("git");
+            git.arg("-C").arg(folder.path()).args(["-c", "user.name=a", "-c", "user.email=a@b.c"]);
+            assert!(git.args(arguments).output().expect("git").status.success(), "{arguments:?}");
+        };
+        let contract = folder.path().join("contracts/families/sum_rows.yaml");
+        let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/review/base");
+        let text =
+            std::fs::read_to_string(base.join("contracts/families/sum_rows.yaml")).expect("text");
+        std::fs::create_dir_all(contract.parent().expect("a folder")).expect("a folder");
+        std::fs::write(&contract, &text).expect("written");
+        git(&["init", "--quiet", "--initial-branch=main"]);
+        git(&["add", "contracts"]);
+        git(&["commit", "--quiet", "--message", "first"]);
+        let report = folder.path().join("report.json");
+        let summary = folder.path().join("summary.md");
+        for (text, base, code, title) in [
+            (text.clone(), "main", 0, "nothing is weaker"),
+            (text.replace("times: 256", "times: 512"), "main", 1, "100 % looser"),
+            (text.replace("kind: kernel", "kind: other"), "main", 2, "nothing could be compared"),
+            (text.clone(), "--output=x; touch stolen", 2, "nothing could be compared"),
+        ] {
+            std::fs::write(&contract, text).expect("written");
+            let _ = std::fs::remove_file(&report);
+            let variables = [
+                ("BASE", base),
+                ("HEAD", ""),
+                ("REPOSITORY", folder.path().to_str().expect("text")),
+                ("REPORT", report.to_str().expect("text")),
+                ("ASSAY", ASSAY),
+                ("GITHUB_STEP_SUMMARY", summary.to_str().expect("text")),
+            ];
+            let (came_to, printed) = run(folder.path(), &script, &variables);
+            assert_eq!(came_to, code, "{title}: {printed}");
+            assert!(printed.contains(title), "{title}: {printed}");
+            assert!(std::fs::read_to_string(&summary).expect("a summary").ends_with(&printed));
+            assert!(report.is_file(), "{title}: no report");
+        }
+        assert!(!folder.path().join("stolen").exists());
+    }
 }

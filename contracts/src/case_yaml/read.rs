@@ -1,13 +1,13 @@
 //! YAML to a case that is legal under its contract. Every number is bounded before memory is taken.
 
 use super::{CASE_LIMIT_BYTES, FORM_VERSION};
-use crate::case::{Case, CaseTensor, Content, Decisions, Fill, Found, Layout, StoreForm};
+use crate::case::{Case, CaseTensor, Content, Decisions, Fill, Found, Layout, Schedule, StoreForm};
 use crate::case_error::CaseError;
 use crate::dtype::{DType, Poison};
 use crate::format::{Contract, Word};
 use crate::geometry::{Geometry, TensorGeometry};
 use crate::layout::MOST_ELEMENTS;
-use crate::{load, yaml};
+use crate::{load, migrate, yaml};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -35,6 +35,8 @@ struct RawCase {
     stores: Decisions<RawStore>,
     poison: Poison,
     #[serde(default)]
+    schedule: Option<Word>,
+    #[serde(default)]
     tensors: Decisions<RawTensor>,
 }
 
@@ -56,7 +58,7 @@ enum RawLayout {
     Rank0,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawTensor {
     #[serde(default)]
@@ -77,36 +79,53 @@ struct RawHashed {
     hashed: u64,
 }
 
-/// Reads a case; `file` is only named in errors, `lookup` finds its contract.
+/// Reads a case, brought to its contract's version where it is older; `file` is only named in errors,
+/// `lookup` finds its contract.
 pub fn read_case<'a>(
     text: &str,
     file: &str,
     lookup: &dyn Fn(&str) -> Option<&'a Contract>,
 ) -> Result<Case, CaseError> {
+    read_versioned(text, file, lookup).map(|(case, _)| case)
+}
+
+/// As [`read_case`], and whether the text was of an older version.
+pub fn read_versioned<'a>(
+    text: &str,
+    file: &str,
+    lookup: &dyn Fn(&str) -> Option<&'a Contract>,
+) -> Result<(Case, bool), CaseError> {
     read(text, lookup).map_err(|error| {
         let line = error.line.or_else(|| yaml::line_of(text, &error.path));
         CaseError { line, ..error.in_file(file) }
     })
 }
 
-fn read<'a>(text: &str, lookup: &dyn Fn(&str) -> Option<&'a Contract>) -> Result<Case, CaseError> {
-    let tree = yaml::parse(text, CASE_LIMIT_BYTES)
+fn read<'a>(
+    text: &str,
+    lookup: &dyn Fn(&str) -> Option<&'a Contract>,
+) -> Result<(Case, bool), CaseError> {
+    let mut tree = yaml::parse(text, CASE_LIMIT_BYTES)
         .map_err(|e| CaseError { line: e.line, ..CaseError::new("", e.what, e.remedy) })?;
+    // The contract first: of a case of another contract, nothing else is worth saying.
+    let named =
+        tree.get("contract").and_then(|name| name.as_str()).map(|name| contract(name, lookup));
+    let is_older = match named.transpose()? {
+        Some(contract) => migrate::migrate(&mut tree, contract)?,
+        None => false,
+    };
     let raw: RawCase =
         load::typed(tree).map_err(|(path, what, remedy)| CaseError::new(path, what, remedy))?;
     if raw.case != FORM_VERSION {
         let what = format!("form {} is unknown", raw.case);
         return Err(CaseError::new("case", what, format!("write case: {FORM_VERSION}")));
     }
-    let Some(contract) = lookup(&raw.contract) else {
-        let what = format!("no contract is named `{}`", raw.contract);
-        return Err(CaseError::new(
-            "contract",
-            what,
-            "name a contract that exists, or remove the file",
-        ));
-    };
-    let (mut case, tensors) = split(raw);
+    let contract = contract(&raw.contract, lookup)?;
+    let schedule = schedule(raw.schedule.as_ref())?;
+    let (mut case, mut tensors) = split(raw, schedule);
+    if is_older {
+        migrate::settle(contract, &mut case, &mut tensors, RawTensor::default)?;
+    }
     // Shapes need every decision, contents need the shapes: lay out with empty contents first.
     for (name, tensor) in &tensors {
         let layout = tensor.layout.as_ref().map_or(Layout::Dense, RawLayout::layout);
@@ -115,14 +134,40 @@ fn read<'a>(text: &str, lookup: &dyn Fn(&str) -> Option<&'a Contract>) -> Result
     let geometry = Geometry::layout_only(contract, &case)?;
     for (name, tensor) in tensors {
         let Some(placed) = geometry.tensor(&name) else { continue };
-        let content = contents(&tensor, placed, contract.tensors[&name].from.is_some())?;
+        let is_derived = contract.tensors[&name].from.is_some();
+        let content = if is_derived && is_older && tensor.derived.is_none() {
+            Content::Derived
+        } else {
+            contents(&tensor, placed, is_derived)?
+        };
         case.tensors[&name].content = content;
     }
     Geometry::of(contract, &case)?;
-    Ok(case)
+    Ok((case, is_older))
 }
 
-fn split(raw: RawCase) -> (Case, Decisions<RawTensor>) {
+fn contract<'a>(
+    name: &str,
+    lookup: &dyn Fn(&str) -> Option<&'a Contract>,
+) -> Result<&'a Contract, CaseError> {
+    lookup(name).ok_or_else(|| {
+        let what = format!("no contract is named `{name}`");
+        CaseError::new("contract", what, "name a contract that exists, or remove the file")
+    })
+}
+
+/// `in_order`, which is also what nothing means, or a seed.
+fn schedule(word: Option<&Word>) -> Result<Schedule, CaseError> {
+    match word.map(|word| word.0.as_str()) {
+        None | Some("in_order") => Ok(Schedule::InOrder),
+        Some(text) => text.parse().map(Schedule::Seeded).map_err(|_| {
+            let what = format!("`{text}` is no order of blocks and warps");
+            CaseError::new("schedule", what, "write in_order, or a seed from 0 to 2^64 - 1")
+        }),
+    }
+}
+
+fn split(raw: RawCase, schedule: Schedule) -> (Case, Decisions<RawTensor>) {
     let words =
         |words: Decisions<Word>| words.into_iter().map(|(name, word)| (name, word.0)).collect();
     let stores = raw.stores.into_iter().map(|(name, form)| match form {
@@ -141,6 +186,7 @@ fn split(raw: RawCase) -> (Case, Decisions<RawTensor>) {
         scalars: raw.scalars,
         stores: stores.collect(),
         poison: raw.poison,
+        schedule,
         tensors: Decisions::new(),
     };
     (case, raw.tensors)

@@ -2,7 +2,7 @@
 //! sees what matters; sections and tensors come in the contract's order.
 
 use super::{FORM_VERSION, MOST_OVERRIDES};
-use crate::case::{Case, CaseTensor, Content, Decisions, Fill, Layout, StoreForm};
+use crate::case::{Case, CaseTensor, Content, Decisions, Fill, Layout, Schedule, StoreForm};
 use crate::dtype::{DType, Poison};
 use crate::format::Contract;
 use crate::geometry::{Geometry, TensorGeometry};
@@ -40,6 +40,9 @@ pub fn write_case(case: &Case, contract: &Contract, header: Option<&str>) -> Str
     section(&mut out, "scalars", &scalars.collect(), contract.scalars.keys(), String::clone);
     section(&mut out, "stores", &case.stores, contract.stores.keys(), store);
     out.push_str(&format!("poison: {}\n", poison_word(case.poison)));
+    if let Schedule::Seeded(seed) = case.schedule {
+        out.push_str(&format!("schedule: {seed}\n"));
+    }
     let geometry = Geometry::lay_out(contract, case).ok();
     out.push_str("tensors:\n");
     for (name, tensor) in in_order(&case.tensors, contract.tensors.keys()) {

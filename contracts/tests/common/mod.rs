@@ -6,7 +6,7 @@ use contracts::expr::Value;
 use contracts::format::{Access, Domain, LayoutKind};
 use contracts::{
     Case, CaseScope, CaseTensor, Content, Contract, DType, Decision, Decisions, Fill, Geometry,
-    Layout, Poison, StoreForm, decision_order,
+    Layout, Poison, Schedule, StoreForm, decision_order,
 };
 
 /// A stream of numbers from a seed.
@@ -51,6 +51,11 @@ fn sample_of(contract: &Contract, seed: u64, plain: bool) -> Case {
         scalars: Decisions::new(),
         stores: Decisions::new(),
         poison: *draws.pick(&[Poison::Quiet, Poison::Signalling]),
+        schedule: *draws.pick(&[
+            Schedule::InOrder,
+            Schedule::Seeded(0),
+            Schedule::Seeded(u64::MAX),
+        ]),
         tensors: Decisions::new(),
     };
     for (name, words) in &contract.options {

@@ -14,6 +14,7 @@ use crate::arena::Arena;
 use crate::call::Call;
 use crate::launch::Plan;
 use crate::ptx::PtxError;
+use contracts::case::Schedule;
 use std::fmt;
 
 /// How a plan ended.
@@ -181,6 +182,14 @@ pub trait Backend {
     /// poison; bytes the kernel stores are marked `WRITTEN` there.
     fn run(&mut self, call: &Call, plan: &Plan, arena: &mut Arena)
     -> Result<Outcome, BackendError>;
+
+    /// The order in which blocks and warps of later runs go, where the backend lets one choose.
+    fn order(&mut self, _schedule: Schedule) {}
+
+    /// Whether [`Backend::order`] changes anything.
+    fn orders(&self) -> bool {
+        false
+    }
 
     /// As [`Backend::run`], while `watch` learns who stores to its bytes; `None` where the backend
     /// cannot tell.

@@ -7,6 +7,7 @@ use crate::arena::Arena;
 use crate::call::Call;
 use crate::launch::Plan;
 use crate::ptx;
+use contracts::case::Schedule;
 pub use ptx_vm::guidance;
 use ptx_vm::{BufferId, Lcov, Limits, Options, Stop, Watch};
 use std::collections::BTreeMap;
@@ -172,6 +173,17 @@ impl Backend for VmBackend {
         arena: &mut Arena,
     ) -> Result<Outcome, BackendError> {
         self.run_plan(call, plan, arena, None)
+    }
+
+    fn order(&mut self, schedule: Schedule) {
+        self.options.schedule = match schedule {
+            Schedule::InOrder => ptx_vm::Schedule::InOrder,
+            Schedule::Seeded(seed) => ptx_vm::Schedule::Seeded(seed),
+        };
+    }
+
+    fn orders(&self) -> bool {
+        true
     }
 
     fn run_watched(

@@ -1,10 +1,12 @@
-//! `known_failures.yaml`: stored cases that may fail, each with a link to the issue about it. One that
-//! passes is as much a failure of the run as one that fails without an entry.
+//! `known_failures.yaml`: stored cases that may fail, each with a link to the issue about it and a day
+//! after which that is an error. One that passes is as much a failure of the run as one that fails
+//! without an entry.
 
-use super::{CorpusError, read_text};
+use super::{CorpusError, Date, read_text};
 use crate::verdict::Verdict;
 use contracts::ContractError;
 use serde::Deserialize;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Its largest size.
@@ -21,13 +23,15 @@ pub struct KnownFailure {
     pub clause: String,
     /// Link to the issue.
     pub issue: String,
+    /// The last day it may fail; a replay refuses an entry without one.
+    pub expires: Option<Date>,
 }
 
 #[derive(Deserialize)]
 #[serde(
     deny_unknown_fields,
     rename = "known failure",
-    expecting = "a map with contract, case, clause and issue"
+    expecting = "a map with contract, case, clause, issue and expires"
 )]
 struct Written {
     contract: String,
@@ -35,6 +39,8 @@ struct Written {
     clause: String,
     #[serde(default)]
     issue: String,
+    #[serde(default)]
+    expires: Option<String>,
 }
 
 /// All tolerated failures.
@@ -62,11 +68,12 @@ impl KnownFailures {
     /// The file's name, at the root of the corpora.
     pub const FILE: &str = "known_failures.yaml";
 
-    /// Reads the file; no entries when there is none. An entry without an issue link, one said twice,
-    /// or one whose case is not stored is an error.
+    /// Reads the file; no entries when there is none. An entry without an issue link, without a day
+    /// to come, said twice, or whose case is not stored is an error.
     pub fn read(root: &Path) -> Result<KnownFailures, CorpusError> {
         let path = root.join(KnownFailures::FILE);
-        if !path.exists() {
+        // A link that leads nowhere is no missing file.
+        if std::fs::symlink_metadata(&path).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
             return Ok(KnownFailures::default());
         }
         let text = read_text(&path, LIMIT_BYTES)?;
@@ -74,10 +81,32 @@ impl KnownFailures {
         let stored = |entry: &KnownFailure| {
             root.join(&entry.contract).join(format!("{}.yaml", entry.case)).is_file()
         };
-        KnownFailures::parse(&text, &file, &stored).map_err(CorpusError::KnownFailures)
+        KnownFailures::parse(&text, &file, &stored)
+            .and_then(|known| known.in_force(&file, Date::today()).map(|()| known))
+            .map_err(CorpusError::KnownFailures)
     }
 
-    /// Parses the text of the file; `stored` says whether an entry's case is there.
+    /// Whether every entry still holds on this day.
+    fn in_force(&self, file: &str, today: Date) -> Result<(), ContractError> {
+        for (place, entry) in self.entries.iter().enumerate() {
+            let (what, remedy) = match entry.expires {
+                None => (
+                    "it is missing".to_owned(),
+                    "write expires: YYYY-MM-DD, the last day the case may fail",
+                ),
+                Some(day) if day < today => (
+                    format!("`{}` may fail until {day}, and today is {today}", entry.case),
+                    "fix what the issue is about and remove the entry, or agree on a later day there",
+                ),
+                Some(_) => continue,
+            };
+            return Err(refused(file, place, "expires", what, remedy));
+        }
+        Ok(())
+    }
+
+    /// Parses the text of the file; `stored` says whether an entry's case is there. What day it is
+    /// does not matter here.
     pub fn parse(
         text: &str,
         file: &str,
@@ -88,15 +117,17 @@ impl KnownFailures {
         let written: Vec<Written> =
             if blank { Vec::new() } else { contracts::load::parse_yaml(text, file)? };
         let mut entries: Vec<KnownFailure> = Vec::new();
-        for (place, Written { contract, case, clause, issue }) in written.into_iter().enumerate() {
-            let entry = KnownFailure { contract, case, clause, issue };
-            let refused = |field: &str, what: String, remedy: &str| ContractError {
-                file: file.to_owned(),
-                line: None,
-                path: format!("[{place}].{field}"),
-                what,
-                remedy: remedy.to_owned(),
+        for (place, written) in written.into_iter().enumerate() {
+            let refused =
+                |field: &str, what: String, remedy: &str| refused(file, place, field, what, remedy);
+            let Written { contract, case, clause, issue, expires } = written;
+            let expires = match expires {
+                None => None,
+                Some(text) => Some(Date::parse(&text).ok_or_else(|| {
+                    refused("expires", format!("`{text}` is no day"), "write YYYY-MM-DD")
+                })?),
             };
+            let entry = KnownFailure { contract, case, clause, issue, expires };
             let plain = |name: &str| {
                 !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.')
             };
@@ -138,6 +169,11 @@ impl KnownFailures {
         self.entry(contract, case).filter(|entry| entry.clause == clause)
     }
 
+    /// Whether an entry speaks of this stored case, by file stem.
+    pub fn names(&self, contract: &str, case: &str) -> bool {
+        self.entry(contract, case).is_some()
+    }
+
     /// What the verdict of a stored case (by file stem) means.
     pub fn standing(&self, contract: &str, case: &str, verdict: &Verdict) -> Standing<'_> {
         match (verdict, self.entry(contract, case)) {
@@ -156,13 +192,23 @@ impl KnownFailures {
     }
 }
 
+fn refused(file: &str, place: usize, field: &str, what: String, remedy: &str) -> ContractError {
+    ContractError {
+        file: file.to_owned(),
+        line: None,
+        path: format!("[{place}].{field}"),
+        what,
+        remedy: remedy.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::verdict::FaultReport;
 
     const ENTRY: &str = "- {contract: argmax_rows, case: house_bounds-1a2b3c4d, clause: house.bounds, \
-                         issue: \"https://example.org/issues/12\"}\n";
+                         issue: \"https://example.org/issues/12\", expires: 2027-03-31}\n";
 
     fn parse(text: &str) -> Result<KnownFailures, String> {
         KnownFailures::parse(text, "known_failures.yaml", &|entry| entry.case.starts_with("house"))
@@ -215,5 +261,29 @@ mod tests {
         assert!(error.contains("listed twice"), "{error}");
         let error = parse(&ENTRY.replace("clause", "claus")).unwrap_err();
         assert!(error.contains("unknown field `claus`"), "{error}");
+    }
+
+    #[test]
+    fn an_entry_holds_up_to_its_day_and_no_entry_for_ever() {
+        let day = |text| Date::parse(text).expect("a day");
+        let known = parse(ENTRY).expect("it is well formed");
+        assert_eq!(known.entries()[0].expires, Some(day("2027-03-31")));
+        known.in_force("known_failures.yaml", day("2027-03-31")).expect("the last day");
+        let error = known.in_force("known_failures.yaml", day("2027-04-01")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "known_failures.yaml: [0].expires: `house_bounds-1a2b3c4d` may fail until 2027-03-31, \
+             and today is 2027-04-01; fix what the issue is about and remove the entry, or agree on \
+             a later day there"
+        );
+        let endless =
+            parse(&ENTRY.replace(", expires: 2027-03-31", "")).expect("it is well formed");
+        let error = endless.in_force("known_failures.yaml", day("2027-04-01")).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("[0].expires: it is missing; write expires: YYYY-MM-DD"), "{error}");
+        let error = parse(&ENTRY.replace("2027-03-31", "2027-02-30")).unwrap_err();
+        assert!(error.contains("[0].expires: `2027-02-30` is no day; write YYYY-MM-DD"), "{error}");
+        let error = parse(&ENTRY.replace("2027-03-31", "[soon]")).unwrap_err();
+        assert!(error.contains("expires"), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use super::plan::Step;
 use super::{Source, Swarm, section};
 use crate::choices::{Choices, Path};
 use contracts::CaseScope;
-use contracts::case::{Case, Decisions};
+use contracts::case::{Case, Decisions, Schedule};
 use contracts::dtype::Poison;
 use contracts::expr::{Expr, ExprError, Scope};
 use contracts::format::{Contract, Dim, List, Variant};
@@ -30,6 +30,11 @@ impl Caps {
         }
     }
 }
+
+/// One case in this many runs its blocks and warps in a drawn order.
+const SCHEDULED_ONE_IN: u64 = 12;
+/// Orders drawn from: few enough to be read and typed again.
+const SEEDS: u64 = 1 << 16;
 
 impl Source<'_> {
     /// Everything but layouts and contents, within the budget. An error is a combination the contract
@@ -68,6 +73,7 @@ impl Source<'_> {
             scalars: Decisions::with_capacity(contract.scalars.len()),
             stores: Decisions::with_capacity(contract.stores.len()),
             poison: Poison::Quiet,
+            schedule: Schedule::InOrder,
             tensors: Decisions::with_capacity(contract.tensors.len()),
         };
         let path = section("dtypes", attempt);
@@ -95,6 +101,10 @@ impl Source<'_> {
         }
         if self.choices.choose(Path::new("poison"), 2) == 1 {
             case.poison = Poison::Signalling;
+        }
+        let path = Path::new("schedule");
+        if self.choices.one_in(path, SCHEDULED_ONE_IN) {
+            case.schedule = Schedule::Seeded(self.choices.choose(path.child("seed"), SEEDS));
         }
         Ok(case)
     }

@@ -1,12 +1,17 @@
 //! What becomes of one mutant: it is asked the questions that execute the changed line, in order, and
-//! is dead at the first that the contract answers with a failure.
+//! is dead at the first that the contract answers with a failure. One that lives is asked the further
+//! cases of [`further`].
 
+use super::further;
 use super::listing::Listing;
 use super::sample::Mutant;
 use super::suite::{Member, Suite, instruction_budget};
 use crate::check::{Session, ToolError, Workspace, attempt, check_prepared};
+use crate::examine::Examine;
 use crate::oracle::{Observed, first_difference};
+use crate::prepare::{Prepared, prepare};
 use crate::verdict::Verdict;
+use contracts::case::Case;
 use kernels::arena::Arena;
 use kernels::backend::vm::VmBackend;
 use kernels::backend::{Backend, BackendError};
@@ -74,7 +79,43 @@ impl<'s, 'a> Judge<'s, 'a> {
             Err(error) => return Err(error.into()),
         }
         let questions = self.suite.reaching(&mutant.entry, mutant.block);
-        ask(&mut backend, questions, "", &mut self.workspace)
+        let fate = ask(&mut backend, questions, "", &mut self.workspace)?;
+        match fate {
+            Fate::Survived { asked } => self.ask_further(&mut backend, mutant, asked),
+            _ => Ok(fate),
+        }
+    }
+
+    /// The further cases of a mutant that lives.
+    fn ask_further(
+        &mut self,
+        backend: &mut VmBackend,
+        mutant: &Mutant,
+        mut asked: usize,
+    ) -> Result<Fate, ToolError> {
+        for (number, case) in further_cases(self.suite, mutant) {
+            let subject = self.suite.members[0].prepared.subject;
+            // A case that no call can be made of judges nobody.
+            let Ok(prepared) = prepare(subject, &case) else { continue };
+            asked += 1;
+            let verdict =
+                check_prepared(&prepared, &Examine::Kernel, backend, &mut self.workspace)?;
+            if !matches!(verdict, Verdict::Disagree(_) | Verdict::Fault(_)) {
+                continue;
+            }
+            let mut kernel = self.machine_for(mutant);
+            let own =
+                check_prepared(&prepared, &Examine::Kernel, &mut kernel, &mut self.workspace)?;
+            if own == Verdict::Agree {
+                let clause = verdict.clause().unwrap_or_default().to_owned();
+                return Ok(Fate::Killed {
+                    clause,
+                    after: asked,
+                    by: format!("further case {number}"),
+                });
+            }
+        }
+        Ok(Fate::Survived { asked })
     }
 
     /// Asks a whole module in the kernel's place every question, until a clause that begins with
@@ -100,22 +141,26 @@ impl<'s, 'a> Judge<'s, 'a> {
     /// # Errors
     /// When the tool fails.
     pub fn same_bits(&mut self, mutant: &Mutant) -> Result<Option<usize>, ToolError> {
-        let (mut kernel, mut changed) = (self.machine_for(mutant), self.machine_for(mutant));
+        let mut pair = Pair {
+            kernel: self.machine_for(mutant),
+            changed: self.machine_for(mutant),
+            arena: Arena::new(),
+            expected: Observed::default(),
+            observed: Observed::default(),
+        };
         let text = self.listing.with_line(&mutant.entry, mutant.line, &mutant.now);
-        changed.replace_entry(self.stem, &mutant.entry, text)?;
-        let (mut expected, mut observed) = (Observed::default(), Observed::default());
-        let mut arena = Arena::new();
+        pair.changed.replace_entry(self.stem, &mutant.entry, text)?;
         let mut cases = 0;
         for member in self.suite.reaching(&mutant.entry, mutant.block) {
-            let prepared = &member.prepared;
-            for (backend, left) in [(&mut kernel, &mut expected), (&mut changed, &mut observed)] {
-                let mut session = Session { backend, arena: &mut arena };
-                if attempt(prepared, prepared.case.poison, &mut session)?.is_some() {
-                    return Ok(None);
-                }
-                left.gather(prepared, &arena);
+            if !pair.agrees_on(&member.prepared)? {
+                return Ok(None);
             }
-            if first_difference(prepared, &expected, &observed, "", "").is_some() {
+            cases += 1;
+        }
+        for (_, case) in further_cases(self.suite, mutant) {
+            let subject = self.suite.members[0].prepared.subject;
+            let Ok(prepared) = prepare(subject, &case) else { continue };
+            if !pair.agrees_on(&prepared)? {
                 return Ok(None);
             }
             cases += 1;
@@ -126,6 +171,39 @@ impl<'s, 'a> Judge<'s, 'a> {
     fn machine_for(&self, mutant: &Mutant) -> VmBackend {
         machine(instruction_budget(self.suite.reaching(&mutant.entry, mutant.block)))
     }
+}
+
+/// A kernel and a changed one, on the same cases.
+struct Pair {
+    kernel: VmBackend,
+    changed: VmBackend,
+    arena: Arena,
+    expected: Observed,
+    observed: Observed,
+}
+
+impl Pair {
+    /// Whether both leave the same bits in everything a caller sees.
+    fn agrees_on(&mut self, prepared: &Prepared<'_>) -> Result<bool, ToolError> {
+        let Pair { kernel, changed, arena, expected, observed } = self;
+        for (backend, left) in [(kernel, &mut *expected), (changed, &mut *observed)] {
+            let mut session = Session { backend, arena };
+            if attempt(prepared, prepared.case.poison, &mut session)?.is_some() {
+                return Ok(false);
+            }
+            left.gather(prepared, arena);
+        }
+        Ok(first_difference(prepared, expected, observed, "", "").is_none())
+    }
+}
+
+/// The further cases of a mutant, numbered.
+fn further_cases<'s>(
+    suite: &'s Suite<'_>,
+    mutant: &Mutant,
+) -> impl Iterator<Item = (u64, Case)> + use<'s> {
+    let reaching: Vec<_> = suite.reaching(&mutant.entry, mutant.block).collect();
+    (0..further::CASES).filter_map(move |number| Some((number, further::case(&reaching, number)?)))
 }
 
 fn machine(instructions: u64) -> VmBackend {

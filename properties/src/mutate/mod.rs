@@ -9,6 +9,7 @@
 
 pub mod changes;
 pub mod equivalents;
+pub mod further;
 pub mod judge;
 pub mod listing;
 pub mod machine_code;
@@ -16,6 +17,7 @@ pub mod named;
 pub mod operators;
 pub mod record;
 pub mod sample;
+pub mod shrunk;
 pub mod suite;
 
 use crate::check::ToolError;

@@ -12,7 +12,7 @@ use crate::generate;
 use crate::prepare::{Prepared, prepare};
 use crate::subject::Subject;
 use crate::verdict::Verdict;
-use contracts::case::Case;
+use contracts::case::{Case, Schedule};
 use kernels::arena::Arena;
 use kernels::backend::vm::VmBackend;
 use kernels::backend::{Backend, BackendError, Outcome};
@@ -253,6 +253,14 @@ impl Backend for Metered {
             self.instructions = self.instructions.max(stats.instructions);
         }
         Ok(outcome)
+    }
+
+    fn order(&mut self, schedule: Schedule) {
+        self.machine.order(schedule);
+    }
+
+    fn orders(&self) -> bool {
+        self.machine.orders()
     }
 
     fn replace_module(&mut self, stem: &str, ptx: &str) -> Result<(), BackendError> {

@@ -236,6 +236,7 @@ impl<'a> Steps<'a> {
             scalars: Decisions::new(),
             stores: target.stores.keys().map(|name| (name.clone(), StoreForm::Separate)).collect(),
             poison: whole.case.poison,
+            schedule: whole.case.schedule,
             tensors: Decisions::new(),
         };
         for (symbol, types) in &target.dtypes {

@@ -57,6 +57,7 @@ pub(super) fn first_column(
         scalars: Decisions::new(),
         stores: Decisions::new(),
         poison: whole.case.poison,
+        schedule: whole.case.schedule,
         tensors: Decisions::new(),
     };
     for (name, words) in &contract.options {

@@ -139,6 +139,7 @@ pub(crate) fn skeleton(case: &Case) -> Case {
         scalars: case.scalars.clone(),
         stores: case.stores.clone(),
         poison: case.poison,
+        schedule: case.schedule,
         tensors: Decisions::new(),
     }
 }

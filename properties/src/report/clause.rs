@@ -146,6 +146,7 @@ fn house_rule(rule: &str) -> Option<&'static str> {
         "dead_untouched" => "bytes that belong to no live element stay unchanged",
         "unread" => "bytes that belong to no live element stay unread",
         "written" => "every live element of an output is written",
+        "schedule" => "the order in which blocks and warps run changes no bit",
         "poison_agree" => "outputs do not depend on what unread memory holds",
         "repeat" => "the same call gives the same bits again",
         "guard" => "the bands around each buffer stay unchanged",

@@ -234,6 +234,10 @@ fn case_json(case: &Case) -> Value {
         "stores": stores.collect::<serde_json::Map<_, _>>(),
         "layouts": layouts.map(|(name, tensor)| (name.clone(), layout(&tensor.layout))).collect::<serde_json::Map<_, _>>(),
         "poison": case.poison,
+        "schedule": match case.schedule {
+            contracts::case::Schedule::InOrder => json!("in_order"),
+            contracts::case::Schedule::Seeded(seed) => json!(seed),
+        },
     })
 }
 
@@ -241,7 +245,7 @@ fn case_json(case: &Case) -> Value {
 mod tests {
     use super::*;
     use crate::verdict::Disagreement;
-    use contracts::case::{CaseTensor, Content, Decisions};
+    use contracts::case::{CaseTensor, Content, Decisions, Schedule};
     use contracts::dtype::{DType, Poison};
 
     fn subject() -> &'static Subject {
@@ -262,6 +266,7 @@ mod tests {
             scalars: Decisions::new(),
             stores: Decisions::new(),
             poison: Poison::Quiet,
+            schedule: Schedule::InOrder,
             tensors: [("x".to_owned(), x)].into_iter().collect(),
         }
     }

@@ -5,9 +5,10 @@ use super::paint::Paint;
 use crate::replay::{Meaning, Replay};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::time::Duration;
 
-/// The replays for a terminal, ending in a newline.
-pub fn replays(replays: &[Replay]) -> String {
+/// The replays for a terminal, ending in a newline; with the time they took, the rate as well.
+pub fn replays(replays: &[Replay], elapsed: Option<Duration>) -> String {
     let paint = Paint::stdout();
     let mut out = String::new();
     for replay in replays {
@@ -33,11 +34,17 @@ pub fn replays(replays: &[Replay]) -> String {
         };
     }
     let failed = replays.iter().filter(|replay| replay.is_failure()).count();
-    let undecided = replays.iter().filter(|replay| replay.meaning == Meaning::Undecided).count();
-    let end = format!(
-        "{failed} of {} replays not as they should be, {undecided} undecided",
-        replays.len()
+    let count = |is: fn(&Meaning) -> bool| replays.iter().filter(|r| is(&r.meaning)).count();
+    let mut end = format!(
+        "{failed} of {} replays not as they should be, {} failing as known, {} undecided",
+        replays.len(),
+        count(|meaning| matches!(meaning, Meaning::Tolerated(_))),
+        count(|meaning| *meaning == Meaning::Undecided),
     );
+    if let Some(elapsed) = elapsed {
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        let _ = write!(end, "; {seconds:.2} s, {:.0} a second", replays.len() as f64 / seconds);
+    }
     let _ = writeln!(out, "{}", if failed > 0 { paint.bad(&end) } else { end });
     out
 }
@@ -88,17 +95,22 @@ mod tests {
         let all = [
             replay(Meaning::Passes, Verdict::Agree),
             replay(Meaning::Undecided, Verdict::Unsupported("wgmma".to_owned())),
-            replay(Meaning::PassesUnexpectedly(link), Verdict::Agree),
+            replay(Meaning::PassesUnexpectedly(link.clone()), Verdict::Agree),
+            replay(
+                Meaning::Tolerated(link),
+                Verdict::Unsupported("stands for a failure".to_owned()),
+            ),
         ];
         let expected = "\
 passes    corpora/argmax_rows/x.yaml on vm
 undecided corpora/argmax_rows/x.yaml on vm: unsupported: wgmma
 passes    corpora/argmax_rows/x.yaml on vm though known_failures.yaml says it fails (https://example.org/1); \
 remove its entry
-1 of 3 replays not as they should be, 1 undecided
+tolerated corpora/argmax_rows/x.yaml on vm, known: https://example.org/1
+1 of 4 replays not as they should be, 1 failing as known, 1 undecided; 0.50 s, 8 a second
 ";
         // Colour depends on who runs the test.
-        let text = replays(&all);
+        let text = replays(&all, Some(Duration::from_millis(500)));
         let plain = ["\x1b[1;31m", "\x1b[1m", "\x1b[2m", "\x1b[0m"]
             .iter()
             .fold(text, |text, code| text.replace(code, ""));

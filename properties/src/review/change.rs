@@ -44,7 +44,7 @@ impl Class {
 }
 
 /// One change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// Dotted place at the head (the base's, where it is gone): `tolerance.o.bf16`, `tensors.q.layout`.
@@ -68,7 +68,7 @@ pub struct Change {
 }
 
 /// What the history says about a change that needs a reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reason {
     /// An entry of this change names the clause.
@@ -139,6 +139,9 @@ pub struct Review {
     pub contracts: Vec<ContractReview>,
     /// Kernels whose source or PTX changed, by name.
     pub kernels: Vec<KernelReview>,
+    /// Why nothing could be compared; then all else is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 impl Review {
@@ -157,6 +160,11 @@ impl Review {
     /// Changes that need a reason and have none.
     pub fn unjustified(&self) -> usize {
         self.changes().filter(|(_, change)| change.is_unjustified()).count()
+    }
+
+    /// What a tool error leaves in place of a comparison.
+    pub fn failed(error: String) -> Review {
+        Review { error: Some(error), ..Review::default() }
     }
 
     /// Whether nothing at all changed.

@@ -2,17 +2,50 @@
 //! choices are compared by enumerating the choices; others by their canonical form.
 
 use contracts::dtype::DType;
-use contracts::expr::{Expr, Operator, Scope, Value};
+use contracts::expr::{Expr, Function, Operator, Scope, Value};
 use contracts::format::Contract;
 
 /// Most assignments enumerated.
 const MOST_ASSIGNMENTS: usize = 4096;
 
-/// One choice of words for some options, variants and dtype symbols.
+/// One choice of words for some options, variants and dtype symbols: the base's, and the one in its
+/// place at the head, which is another where the word has another name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assignment<'a>(Vec<(&'a str, &'a str)>);
+pub struct Assignment<'a>(Vec<Choice<'a>>);
 
-impl Scope for Assignment<'_> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Choice<'a> {
+    name: &'a str,
+    was: &'a str,
+    is: &'a str,
+}
+
+/// An assignment in the words of one tree.
+#[derive(Clone, Copy)]
+pub struct Words<'w, 'a> {
+    assignment: &'w Assignment<'a>,
+    at_head: bool,
+}
+
+impl<'a> Assignment<'a> {
+    /// In the words of the base.
+    pub fn before(&self) -> Words<'_, 'a> {
+        Words { assignment: self, at_head: false }
+    }
+
+    /// In the words of the head.
+    pub fn after(&self) -> Words<'_, 'a> {
+        Words { assignment: self, at_head: true }
+    }
+
+    /// The element type a symbol or type name means here; types have no other name at the head.
+    pub fn dtype(&self, name: &str) -> Option<DType> {
+        let word = self.before().word(name).unwrap_or(name);
+        DType::ALL.into_iter().find(|dtype| dtype.name() == word)
+    }
+}
+
+impl Scope for Words<'_, '_> {
     fn value(&self, name: &str) -> Option<Value<'_>> {
         let word = self.word(name)?;
         if let Some(dtype) = DType::ALL.into_iter().find(|dtype| dtype.name() == word) {
@@ -22,16 +55,11 @@ impl Scope for Assignment<'_> {
     }
 }
 
-impl<'a> Assignment<'a> {
+impl<'a> Words<'_, 'a> {
     /// The word chosen for a name.
     pub fn word(&self, name: &str) -> Option<&'a str> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, word)| *word)
-    }
-
-    /// The element type a symbol or type name means here.
-    pub fn dtype(&self, name: &str) -> Option<DType> {
-        let word = self.word(name).unwrap_or(name);
-        DType::ALL.into_iter().find(|dtype| dtype.name() == word)
+        let choice = self.assignment.0.iter().find(|choice| choice.name == name)?;
+        Some(if self.at_head { choice.is } else { choice.was })
     }
 
     /// Whether a condition holds; no condition does.
@@ -40,8 +68,8 @@ impl<'a> Assignment<'a> {
     }
 }
 
-/// Every assignment, of words both sides have, of the choices `names` mentions on either side. `None`
-/// when there are too many to look at.
+/// Every assignment of the choices `names` mentions on either side. `None` when there are too many to
+/// look at.
 pub fn assignments<'a>(
     before: &'a Contract,
     after: &'a Contract,
@@ -52,27 +80,52 @@ pub fn assignments<'a>(
     names.dedup();
     let mut all = vec![Assignment(Vec::new())];
     for name in names {
-        let words: Vec<&str> = match (words(before, name), words(after, name)) {
-            (Some(mut words), Some(others)) => {
-                words.retain(|word| others.contains(word));
-                words
-            }
-            (Some(words), None) | (None, Some(words)) => words,
-            (None, None) => continue,
-        };
+        let Some(words) = matched(before, after, name) else { continue };
         if all.len() * words.len() > MOST_ASSIGNMENTS {
             return None;
         }
         all = all
             .into_iter()
             .flat_map(|Assignment(known)| {
-                words.iter().map(move |word| {
+                words.iter().map(move |&(was, is)| {
                     let mut next = known.clone();
-                    next.push((name, *word));
+                    next.push(Choice { name, was, is });
                     Assignment(next)
                 })
             })
             .collect();
+    }
+    Some(all)
+}
+
+/// The words of a choice on both sides: each with itself, and of those only one side has each with the
+/// one in its place. Where they are not as many, any may stand for any, or a loosening would hide behind
+/// a word more. Types have no other name: of theirs, only common ones are compared.
+pub fn matched<'a>(
+    before: &'a Contract,
+    after: &'a Contract,
+    name: &str,
+) -> Option<Vec<(&'a str, &'a str)>> {
+    let (old, new) = match (words(before, name), words(after, name)) {
+        (Some(old), Some(new)) => (old, new),
+        (Some(words), None) | (None, Some(words)) => {
+            return Some(words.into_iter().map(|word| (word, word)).collect());
+        }
+        (None, None) => return None,
+    };
+    let only = |mine: &[&'a str], others: &[&'a str]| -> Vec<&'a str> {
+        mine.iter().filter(|word| !others.contains(word)).copied().collect()
+    };
+    let (lost, gained) = (only(&old, &new), only(&new, &old));
+    let both = old.iter().filter(|word| new.contains(word));
+    let mut all: Vec<(&str, &str)> = both.map(|word| (*word, *word)).collect();
+    if before.dtypes.contains_key(name) && after.dtypes.contains_key(name) {
+        return Some(all);
+    }
+    if lost.len() == gained.len() {
+        all.extend(lost.into_iter().zip(gained));
+    } else {
+        all.extend(lost.iter().flat_map(|was| gained.iter().map(move |is| (*was, *is))));
     }
     Some(all)
 }
@@ -105,10 +158,11 @@ pub fn difference<'a>(
 ) -> Option<Difference<'a>> {
     let names = old.into_iter().chain(new).flat_map(Expr::names);
     let all = assignments(before, after, names)?;
-    let only = |mine: Option<&Expr>, other: Option<&Expr>| -> Vec<Assignment<'a>> {
-        all.iter().filter(|a| a.admits(mine) && !a.admits(other)).cloned().collect()
+    let held = |a: &Assignment<'_>| (a.before().admits(old), a.after().admits(new));
+    let those = |wanted: (bool, bool)| -> Vec<Assignment<'a>> {
+        all.iter().filter(|a| held(a) == wanted).cloned().collect()
     };
-    Some(Difference { lost: only(old, new), gained: only(new, old), all })
+    Some(Difference { lost: those((true, false)), gained: those((false, true)), all })
 }
 
 /// Some assignments of all that were looked at, in words. A name that makes no difference is not named.
@@ -118,12 +172,11 @@ pub fn spelled(some: &[Assignment<'_>], all: &[Assignment<'_>]) -> String {
     let mut all = all.to_vec();
     let names: Vec<&str> = all
         .first()
-        .map_or_else(Vec::new, |Assignment(words)| words.iter().map(|(name, _)| *name).collect());
+        .map_or_else(Vec::new, |Assignment(choices)| choices.iter().map(|c| c.name).collect());
     for name in names {
-        let without = |side: &[Assignment<'_>]| -> Vec<Vec<(String, String)>> {
-            let rest = side.iter().map(|Assignment(words)| {
-                let others = words.iter().filter(|(other, _)| *other != name);
-                others.map(|(name, word)| ((*name).to_owned(), (*word).to_owned())).collect()
+        let without = |side: &[Assignment<'_>]| -> Vec<Vec<String>> {
+            let rest = side.iter().map(|Assignment(choices)| {
+                choices.iter().filter(|choice| choice.name != name).map(spelled_out).collect()
             });
             let mut rest: Vec<_> = rest.collect();
             rest.sort();
@@ -131,12 +184,12 @@ pub fn spelled(some: &[Assignment<'_>], all: &[Assignment<'_>]) -> String {
         };
         // It makes none where each combination of the others has as many of its words here as anywhere.
         let (here, anywhere) = (without(&some), without(&all));
-        let count = |side: &[Vec<(String, String)>], one: &Vec<(String, String)>| {
+        let count = |side: &[Vec<String>], one: &Vec<String>| {
             side.iter().filter(|other| *other == one).count()
         };
         if here.iter().all(|one| count(&here, one) == count(&anywhere, one)) {
             let drop = |side: &mut Vec<Assignment<'_>>| {
-                side.iter_mut().for_each(|a| a.0.retain(|(other, _)| *other != name));
+                side.iter_mut().for_each(|a| a.0.retain(|choice| choice.name != name));
                 let mut kept: Vec<Assignment<'_>> = Vec::new();
                 side.retain(|one| {
                     let new = !kept.contains(one);
@@ -148,8 +201,8 @@ pub fn spelled(some: &[Assignment<'_>], all: &[Assignment<'_>]) -> String {
             drop(&mut all);
         }
     }
-    let one = |Assignment(words): &Assignment<'_>| {
-        words.iter().map(|(name, word)| format!("{name}: {word}")).collect::<Vec<_>>().join(", ")
+    let one = |Assignment(choices): &Assignment<'_>| {
+        choices.iter().map(spelled_out).collect::<Vec<_>>().join(", ")
     };
     let shown: Vec<String> =
         some.iter().take(MOST).map(one).filter(|text| !text.is_empty()).collect();
@@ -160,6 +213,10 @@ pub fn spelled(some: &[Assignment<'_>], all: &[Assignment<'_>]) -> String {
         0 => shown.join("; "),
         more => format!("{}; and {more} other combinations", shown.join("; ")),
     }
+}
+
+fn spelled_out(Choice { name, was, is }: &Choice<'_>) -> String {
+    if was == is { format!("{name}: {was}") } else { format!("{name}: {is} (was {was})") }
 }
 
 /// Whether two expressions mean the same by their canonical form.
@@ -200,7 +257,10 @@ pub fn canonical(expr: &Expr) -> String {
             format!("in({};{})", canonical(item), words.join(","))
         }
         Expr::Call(function, arguments) => {
-            let arguments: Vec<String> = arguments.iter().map(canonical).collect();
+            let mut arguments: Vec<String> = arguments.iter().map(canonical).collect();
+            if matches!(function, Function::Min | Function::Max) {
+                arguments.sort_unstable();
+            }
             format!("{}({})", function.name(), arguments.join(","))
         }
         Expr::Binary(Operator::And, ..) => format!("and({})", conjuncts(expr).join(",")),
@@ -234,13 +294,16 @@ mod tests {
 
     #[test]
     fn names_that_make_no_difference_are_not_named() {
-        let words = |x: &'static str, y: &'static str| Assignment(vec![("x", x), ("y", y)]);
+        let same = |name, word| Choice { name, was: word, is: word };
+        let words = |x: &'static str, y: &'static str| Assignment(vec![same("x", x), same("y", y)]);
         let all = [words("a", "c"), words("a", "d"), words("b", "c"), words("b", "d")];
         assert_eq!(spelled(&all[..2], &all), "x: a");
         assert_eq!(spelled(&[all[1].clone(), all[3].clone()], &all), "y: d");
         assert_eq!(spelled(&all[..1], &all), "x: a, y: c");
         assert_eq!(spelled(&all[..3], &all), "x: a, y: c; x: a, y: d; x: b, y: c");
         assert_eq!(spelled(&all, &all), "every case");
+        let renamed = Assignment(vec![Choice { name: "x", was: "a", is: "b" }, same("y", "c")]);
+        assert_eq!(spelled(&[renamed], &all), "x: b (was a), y: c");
     }
 
     #[test]
@@ -249,6 +312,9 @@ mod tests {
         assert!(alike("a * b + 1", "1 + b * a"));
         assert!(alike("a in [x, y]", "a in [y, x, y]"));
         assert!(alike("a + (b + c)", "(c + a) + b"));
+        assert!(alike("max(a + 1, b * c)", "max(c * b, 1 + a)"));
+        assert!(alike("(a + b) * c - d", "c * (b + a) - d"));
+        assert!(!alike("(a + b) * c", "a + b * c"));
         assert!(!alike("a + b", "a + b + b"));
         assert!(!alike("a - b", "b - a"));
         assert!(!alike("a > 1", "a >= 1"));

@@ -1,57 +1,92 @@
-//! Stored cases, known failures and golden answers compared. A case is what it decodes to: comments,
-//! order and the version it was rewritten for are not part of it. One that is gone or holds another
-//! input is no longer replayed.
+//! Stored cases and golden answers compared. A case is what it decodes to: comments, order and the
+//! version it was rewritten for are not part of it. One that is gone or holds another input is no longer
+//! replayed. What has another name is followed by what it holds.
 
 use super::change::{Change, Class};
-use super::git::ReviewError;
-use super::sides::Sides;
+use super::sides::Record;
 use super::tree::Tree;
-use crate::corpus::{KnownFailure, KnownFailures};
+use contracts::case_yaml::CASE_LIMIT_BYTES;
+use contracts::format::Contract;
+use contracts::load::parse_yaml_within;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+/// The folder of all of them.
+const ROOT: &str = "corpora";
 /// The folder of answers that other implementations gave.
 const GOLDEN: &str = "corpora/golden";
 
-/// Changes of a contract's stored cases; `was` and `is` are its names.
-pub fn regressions(
-    sides: &mut Sides<'_>,
-    (base, was): (&Tree<'_>, &str),
-    (head, is): (&Tree<'_>, &str),
-) {
-    let (before, after) = (stored(base, was), stored(head, is));
-    let mut gone = Vec::new();
+/// The stored cases of one contract in one tree.
+#[derive(Clone, Copy)]
+pub struct Folder<'f> {
+    /// The tree.
+    pub tree: &'f Tree<'f>,
+    /// The contract's name, and the folder's.
+    pub name: &'f str,
+    /// What they are cases of; `None` where it is no contract.
+    pub contract: Option<&'f Contract>,
+}
+
+/// Changes of the stored cases of one contract; `section` is what their places begin with.
+pub fn regressions(record: &mut Record, section: &str, base: Folder<'_>, head: Folder<'_>) {
+    let (before, after) = (stored(base.tree, base.name), stored(head.tree, head.name));
     for (stem, path) in &before {
-        match after.get(stem) {
-            None => gone.push((stem, path)),
-            Some(new) if base.same(path, head, new) => {}
-            Some(new) => edited(sides, stem, (base, path), (head, new)),
+        let Some(new) = after.get(stem) else { continue };
+        // Under another name of the contract the same text may be nobody's case.
+        if base.name != head.name || !base.tree.same(path, head.tree, new) {
+            edited(record, &format!("{section}.{stem}"), stem, (base, path), (head, new));
         }
     }
-    let mut new: Vec<_> = after.iter().filter(|(stem, _)| !before.contains_key(*stem)).collect();
-    for (stem, path) in gone {
-        let twin = new.iter().position(|(_, there)| is_same_case((base, path), (head, there)));
-        match twin {
-            Some(place) => {
-                let (moved, _) = new.remove(place);
-                sides.renamed("regressions", stem, moved);
-            }
+    let only = |mine: &BTreeMap<String, String>, other: &BTreeMap<String, String>| {
+        let mine = mine.iter().filter(|(stem, _)| !other.contains_key(*stem));
+        mine.map(|(stem, path)| (stem.clone(), path.clone())).collect::<Vec<_>>()
+    };
+    let (gone, mut new) = (only(&before, &after), only(&after, &before));
+    for (old, new) in moved(record, (base, &gone), (head, &mut new)) {
+        match new {
+            Some(new) => record.renamed(section, &old, &new),
             None => {
-                let says = format!("regression {stem}.yaml deleted");
-                sides.gone(&format!("regressions.{stem}"), Class::Loosened, says, stem.clone());
+                let says = format!("regression {old}.yaml deleted");
+                record.gone(&format!("{section}.{old}"), Class::Loosened, says, old);
             }
         }
     }
     for (stem, _) in new {
         let says = format!("regression {stem}.yaml added");
-        sides.new_at(&format!("regressions.{stem}"), Class::Tightened, says, stem.clone());
+        record.new_at(&format!("{section}.{stem}"), Class::Tightened, says, stem.clone());
     }
+}
+
+/// Each file that is gone, with the new one that holds the same; those are no longer new. Every file is
+/// read once, and none where none can have moved.
+fn moved(
+    record: &Record,
+    (base, gone): (Folder<'_>, &[(String, String)]),
+    (head, new): (Folder<'_>, &mut Vec<(String, String)>),
+) -> Vec<(String, Option<String>)> {
+    if gone.is_empty() || new.is_empty() {
+        return gone.iter().map(|(stem, _)| (stem.clone(), None)).collect();
+    }
+    let mut waiting: HashMap<Held, VecDeque<String>> = HashMap::new();
+    for (stem, path) in new.iter() {
+        let held = Held::of(head, path, &|clause| clause.to_owned());
+        waiting.entry(held).or_default().push_back(stem.clone());
+    }
+    let mut all = Vec::new();
+    for (stem, path) in gone {
+        let held = Held::of(base, path, &|clause| record.new_name(clause));
+        let twin = waiting.get_mut(&held).and_then(VecDeque::pop_front);
+        all.push((stem.clone(), twin));
+    }
+    let taken: BTreeSet<&str> = all.iter().filter_map(|(_, twin)| twin.as_deref()).collect();
+    new.retain(|(stem, _)| !taken.contains(stem.as_str()));
+    all
 }
 
 /// The stored cases of a contract, by file stem: what a replay would look at, so nothing hidden and
 /// nothing in folders of its own.
 fn stored(tree: &Tree<'_>, contract: &str) -> BTreeMap<String, String> {
-    let folder = format!("corpora/{contract}");
+    let folder = format!("{ROOT}/{contract}");
     let stem = |path: &str| {
         let file = path.strip_prefix(&folder)?.strip_prefix('/')?;
         let is_case = !file.starts_with('.') && !file.contains('/');
@@ -61,30 +96,88 @@ fn stored(tree: &Tree<'_>, contract: &str) -> BTreeMap<String, String> {
     files.collect()
 }
 
+/// How many stored cases a contract has.
+pub fn count(tree: &Tree<'_>, contract: &str) -> usize {
+    stored(tree, contract).len()
+}
+
+/// The folders of stored cases in either tree, golden answers left out.
+pub fn folders(base: &Tree<'_>, head: &Tree<'_>) -> BTreeSet<String> {
+    let name = |path: &str| {
+        Some(path.strip_prefix(ROOT)?.strip_prefix('/')?.split_once('/')?.0.to_owned())
+    };
+    let all = base.under(ROOT).chain(head.under(ROOT)).filter_map(name);
+    all.filter(|name| *name != GOLDEN[ROOT.len() + 1..]).collect()
+}
+
+/// What a file of the corpora holds: the same under another name is the same case.
+#[derive(PartialEq, Eq, Hash)]
+enum Held {
+    Case(Value, String),
+    /// No case; unreadable files are never the same.
+    Bytes(Vec<u8>),
+    Nothing(String),
+}
+
+impl Held {
+    fn of(folder: Folder<'_>, path: &str, clause_name: &dyn Fn(&str) -> String) -> Held {
+        if let Some(Stored { input, clause, version: _ }) = case(folder, path) {
+            return Held::Case(input, clause_name(&clause));
+        }
+        let tree = folder.tree;
+        let nothing = |_| Held::Nothing(format!("{}: {path}", tree.name));
+        tree.bytes(path).map_or_else(nothing, Held::Bytes)
+    }
+}
+
 fn edited(
-    sides: &mut Sides<'_>,
+    record: &mut Record,
+    clause: &str,
     stem: &str,
-    (base, path): (&Tree<'_>, &str),
-    (head, new): (&Tree<'_>, &str),
+    (base, path): (Folder<'_>, &str),
+    (head, new): (Folder<'_>, &str),
 ) {
-    let clause = &format!("regressions.{stem}");
     let (old, new) = match (case(base, path), case(head, new)) {
         (Some(old), Some(new)) => (old, new),
-        // What does not decode is replayed by no one; the replay itself says so.
-        _ => (Stored::default(), Stored { input: Value::Bool(true), ..Stored::default() }),
+        (old, new) => return refused(record, clause, stem, old.is_some(), new.is_some()),
     };
-    if old.input != new.input && !old.is_migrated(&new) && !new.is_migrated(&old) {
+    let versions = base.contract.zip(head.contract);
+    if old.input != new.input
+        && !versions.is_some_and(|(before, after)| {
+            old.is_migrated(&new, (before, after)) || new.is_migrated(&old, (after, before))
+        })
+    {
         let (path, was, is) = first_difference(&old.input, &new.input, "");
         let place = format!("{path}: {was} → {is}");
         let says = format!(
             "regression {stem}.yaml edited: the case it held is no longer replayed; {place}"
         );
-        sides.gone(clause, Class::Loosened, says, format!("{path}: {was}"));
+        record.gone(clause, Class::Loosened, says, format!("{path}: {was}"));
         let says = format!("regression {stem}.yaml edited: another case is replayed; {place}");
-        sides.new_at(clause, Class::Tightened, says, format!("{path}: {is}"));
+        record.new_at(clause, Class::Tightened, says, format!("{path}: {is}"));
     }
-    if !sides.is_renamed(&old.clause, &new.clause) {
-        sides.either(clause, &format!("the clause {stem}.yaml shows"), &old.clause, &new.clause);
+    if !record.is_renamed(&old.clause, &new.clause) {
+        record.either(clause, &format!("the clause {stem}.yaml shows"), &old.clause, &new.clause);
+    }
+}
+
+/// An edit of what a replay refuses, before or after.
+fn refused(record: &mut Record, clause: &str, stem: &str, was_case: bool, is_case: bool) {
+    let word = |is_case| if is_case { "a case" } else { "no case" }.to_owned();
+    if was_case || !is_case {
+        let says = format!(
+            "regression {stem}.yaml edited: the case it held is no longer replayed; it is {} of its contract",
+            word(is_case)
+        );
+        record.gone(clause, Class::Loosened, says, word(was_case));
+    }
+    if is_case || !was_case {
+        let says = format!(
+            "regression {stem}.yaml edited: it is {} of its contract, was {}",
+            word(is_case),
+            word(was_case)
+        );
+        record.new_at(clause, Class::Tightened, says, word(is_case));
     }
 }
 
@@ -98,42 +191,42 @@ struct Stored {
 
 impl Stored {
     /// Whether `newer` is this case with what a later version of the contract asks for beside it: new
-    /// sections, and new entries of sections; those it had are as they were.
-    fn is_migrated(&self, newer: &Stored) -> bool {
+    /// sections, and new entries of sections, of names the contract did not have; those the case had are
+    /// as they were.
+    fn is_migrated(&self, newer: &Stored, (before, after): (&Contract, &Contract)) -> bool {
+        let known = serde_json::to_value(before).unwrap_or_default();
+        let is_new = |section: &str, entry: &str| known[section].get(entry).is_none();
         newer.version > self.version
-            && holds_all(&self.input, &newer.input, |section, newer| {
-                section == newer || holds_all(section, newer, |entry, newer| entry == newer)
+            && after.version > before.version
+            && only_more(&self.input, &newer.input, &|section, newer| match self.input.get(section)
+            {
+                Some(old) => only_more(old, newer, &|entry, _| is_new(section, entry)),
+                None => match newer {
+                    Value::Object(entries) => entries.keys().all(|entry| is_new(section, entry)),
+                    _ => true,
+                },
             })
     }
 }
 
-/// Whether every entry of an object has one of that name in the other, alike by `alike`.
-fn holds_all(less: &Value, more: &Value, alike: impl Fn(&Value, &Value) -> bool) -> bool {
-    match (less, more) {
-        (Value::Object(less), Value::Object(more)) => {
-            less.iter().all(|(key, value)| more.get(key).is_some_and(|other| alike(value, other)))
-        }
-        _ => false,
-    }
+/// Whether an object is another with entries more, all of which `may_be_new`, as may those be that differ.
+fn only_more(less: &Value, more: &Value, may_be_new: &dyn Fn(&str, &Value) -> bool) -> bool {
+    let (Value::Object(less), Value::Object(more)) = (less, more) else { return less == more };
+    less.keys().all(|key| more.contains_key(key))
+        && more.iter().all(|(key, value)| less.get(key) == Some(value) || may_be_new(key, value))
 }
 
-fn case(tree: &Tree<'_>, path: &str) -> Option<Stored> {
-    let text = tree.text(path).ok()?;
-    let mut input: Value = contracts::load::parse_yaml(&text, path).ok()?;
+/// A file as a case of its folder; `None` where a replay would refuse it.
+fn case(folder: Folder<'_>, path: &str) -> Option<Stored> {
+    let text = folder.tree.text(path).ok()?;
+    let mut input: Value = parse_yaml_within(&text, path, CASE_LIMIT_BYTES).ok()?;
     let fields = input.as_object_mut()?;
-    fields.remove("contract");
+    let is_own = fields.remove("contract").is_none_or(|name| name == folder.name);
     let version = fields.remove("version").and_then(|version| version.as_u64()).unwrap_or(0);
+    let newest = folder.contract.map_or(u64::MAX, |contract| u64::from(contract.version));
     let found = fields.remove("found").unwrap_or_default();
     let clause = found.get("clause").and_then(Value::as_str).unwrap_or_default().to_owned();
-    Some(Stored { input, clause, version })
-}
-
-fn is_same_case((base, path): (&Tree<'_>, &str), (head, new): (&Tree<'_>, &str)) -> bool {
-    base.same(path, head, new)
-        || match (case(base, path), case(head, new)) {
-            (Some(old), Some(new)) => old.input == new.input && old.clause == new.clause,
-            _ => false,
-        }
+    (is_own && version <= newest).then_some(Stored { input, clause, version })
 }
 
 /// The first place where two cases differ, with both values.
@@ -161,70 +254,8 @@ fn first_difference(before: &Value, after: &Value, path: &str) -> (String, Strin
     (path.to_owned(), short(before), short(after))
 }
 
-/// Known failures of both trees, by contract of the head.
-pub struct Known {
-    before: Vec<KnownFailure>,
-    after: Vec<KnownFailure>,
-}
-
-impl Known {
-    /// Reads both lists; a tree without one tolerates nothing.
-    pub fn read(base: &Tree<'_>, head: &Tree<'_>) -> Result<Known, ReviewError> {
-        let path = format!("corpora/{}", KnownFailures::FILE);
-        let entries = |tree: &Tree<'_>| -> Result<Vec<KnownFailure>, ReviewError> {
-            if !tree.has(&path) {
-                return Ok(Vec::new());
-            }
-            // Whether the case is stored is the replay's question.
-            let parsed = KnownFailures::parse(&tree.text(&path)?, &path, &|_| true);
-            let parsed = parsed.map_err(|error| ReviewError::File {
-                tree: tree.name.clone(),
-                path: path.clone(),
-                what: error.to_string(),
-                remedy: "see the entries in CONTRIBUTING.md".to_owned(),
-            })?;
-            Ok(parsed.entries().to_vec())
-        };
-        Ok(Known { before: entries(base)?, after: entries(head)? })
-    }
-
-    /// Changes of one contract's entries.
-    pub fn compare(&self, sides: &mut Sides<'_>, was: &str, is: &str) {
-        let of = |side: &[KnownFailure], name: &str| -> BTreeMap<String, KnownFailure> {
-            let own = side.iter().filter(|entry| entry.contract == name);
-            own.map(|entry| (entry.case.clone(), entry.clone())).collect()
-        };
-        let (before, after) = (of(&self.before, was), of(&self.after, is));
-        let keys = before.keys().chain(after.keys().filter(|case| !before.contains_key(*case)));
-        for case in keys {
-            let clause = &format!("known_failures.{case}");
-            match (before.get(case), after.get(case)) {
-                (None, Some(new)) => {
-                    let says = format!("{case}.yaml may now fail `{}`; {}", new.clause, new.issue);
-                    sides.new_at(clause, Class::Loosened, says, new.clause.clone());
-                }
-                (Some(old), None) => {
-                    let says = format!("{case}.yaml may no longer fail `{}`", old.clause);
-                    sides.gone(clause, Class::Tightened, says, old.clause.clone());
-                }
-                (Some(old), Some(new)) => {
-                    let what = format!("the clause {case}.yaml may fail");
-                    if !sides.is_renamed(&old.clause, &new.clause) {
-                        sides.either(clause, &what, &old.clause, &new.clause);
-                    }
-                    if old.issue != new.issue {
-                        let says = format!("{case}.yaml: issue {} → {}", old.issue, new.issue);
-                        let values = (Some(old.issue.clone()), Some(new.issue.clone()));
-                        sides.push(clause, Class::Neutral, says, values);
-                    }
-                }
-                (None, None) => {}
-            }
-        }
-    }
-}
-
-/// Answers of other implementations: they belong to no contract, and no one recomputes them.
+/// Answers of other implementations: they belong to no contract, and no one recomputes them. One with
+/// another name is followed by what it holds.
 pub fn golden(base: &Tree<'_>, head: &Tree<'_>) -> Vec<Change> {
     let name = |path: &str| path[GOLDEN.len() + 1..].to_owned();
     let clause = |path: &str| {
@@ -240,62 +271,37 @@ pub fn golden(base: &Tree<'_>, head: &Tree<'_>) -> Vec<Change> {
         after: sides.1.then(|| name(path)),
         reason: None,
     };
+    // Text for people answers nothing.
+    let is_answer = |path: &&str| !path.ends_with(".md");
+    let only = |tree: &Tree<'_>, other: &Tree<'_>| -> Vec<String> {
+        let mine = tree.under(GOLDEN).filter(is_answer).filter(|path| !other.has(path));
+        mine.map(str::to_owned).collect()
+    };
+    let (gone, mut new) = (only(base, head), only(head, base));
     let mut all = Vec::new();
-    for path in base.under(GOLDEN) {
-        if !head.has(path) {
-            let says = format!("golden answers {} deleted", name(path));
-            all.push(change(path, Class::Loosened, says, (true, false)));
-        } else if !base.same(path, head, path) {
+    for path in base.under(GOLDEN).filter(is_answer).filter(|path| head.has(path)) {
+        if !base.same(path, head, path) {
             let says = format!("golden answers {} changed", name(path));
             all.push(change(path, Class::Incomparable, says, (true, true)));
         }
     }
-    for path in head.under(GOLDEN).filter(|path| !base.has(path)) {
+    for old in &gone {
+        match new.iter().position(|path| base.same(old, head, path)) {
+            Some(place) => {
+                let path = new.remove(place);
+                let says = format!("golden answers {} are now called {}", name(old), name(&path));
+                let change = change(&path, Class::Neutral, says, (false, true));
+                all.push(Change { was: Some(clause(old)), before: Some(name(old)), ..change });
+            }
+            None => {
+                let says = format!("golden answers {} deleted", name(old));
+                all.push(change(old, Class::Loosened, says, (true, false)));
+            }
+        }
+    }
+    for path in &new {
         let says = format!("golden answers {} added", name(path));
         all.push(change(path, Class::Tightened, says, (false, true)));
     }
     all
-}
-
-/// Source edits of named mutants, by contract and id.
-pub struct Edits {
-    before: BTreeMap<(String, String), String>,
-    after: BTreeMap<(String, String), String>,
-}
-
-impl Edits {
-    /// The table of edits; none where there is none.
-    pub fn read(base: &Tree<'_>, head: &Tree<'_>) -> Result<Edits, ReviewError> {
-        const TABLE: &str = "kernels/cuda/mutants.tsv";
-        let rows = |tree: &Tree<'_>| -> Result<BTreeMap<(String, String), String>, ReviewError> {
-            if !tree.has(TABLE) {
-                return Ok(BTreeMap::new());
-            }
-            let text = tree.text(TABLE)?;
-            let row = |line: &str| {
-                let mut fields = line.splitn(3, '\t');
-                let key = (fields.next()?.to_owned(), fields.next()?.to_owned());
-                Some((key, fields.next()?.to_owned()))
-            };
-            Ok(text.lines().filter(|line| !line.starts_with('#')).filter_map(row).collect())
-        };
-        if base.same(TABLE, head, TABLE) {
-            return Ok(Edits { before: BTreeMap::new(), after: BTreeMap::new() });
-        }
-        Ok(Edits { before: rows(base)?, after: rows(head)? })
-    }
-
-    /// Wrong kernels of one contract that are now wrong otherwise.
-    pub fn compare(&self, sides: &mut Sides<'_>, was: &str, is: &str) {
-        for ((_, id), old) in self.before.iter().filter(|((name, _), _)| name == was) {
-            let Some(new) = self.after.get(&(is.to_owned(), id.clone())) else { continue };
-            // The file a text stands in is no part of the edit.
-            let edit = |row: &str| row.split_once('\t').map(|(_, edit)| edit.replace('\t', " | "));
-            let (old, new) = (edit(old), edit(new));
-            if old != new {
-                let says = format!("{id} is now made wrong by another edit; it has to be read");
-                sides.push(&format!("mutants.{id}"), Class::Neutral, says, (old, new));
-            }
-        }
-    }
 }

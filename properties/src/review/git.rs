@@ -145,12 +145,33 @@ impl Drop for Objects {
     }
 }
 
-/// One file of a tree: its path and the name of its content.
+/// One file of a tree: its path and where its content is.
 pub struct Listed {
     /// From the root of the repository, `/` between folders.
     pub path: String,
-    /// The blob; `None` for what is no regular file.
-    pub blob: Option<String>,
+    /// Its content.
+    pub content: Stored,
+}
+
+/// Where the content of a listed path is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// A regular file, by the name of its blob.
+    Blob(String),
+    /// In the working tree, not as the index has it.
+    Disk,
+    /// A symbolic link or a submodule, by the name of what it holds.
+    Irregular(String),
+}
+
+impl Stored {
+    /// By the mode git lists.
+    fn of(mode: &str, id: &str) -> Stored {
+        match mode.starts_with("100") {
+            true => Stored::Blob(id.to_owned()),
+            false => Stored::Irregular(id.to_owned()),
+        }
+    }
 }
 
 fn command(folder: &Path) -> Command {
@@ -239,53 +260,46 @@ impl Git {
         }
     }
 
-    /// The files of a commit under some folders.
-    pub fn list(&self, commit: &str, folders: &[&str]) -> Result<Vec<Listed>, ReviewError> {
-        let mut arguments = vec!["ls-tree", "-r", "-z", "--full-tree", commit, "--"];
-        arguments.extend(folders);
-        Ok(records(&self.ask(&arguments)?)
+    /// The files of a commit.
+    pub fn list(&self, commit: &str) -> Result<Vec<Listed>, ReviewError> {
+        let answer = self.ask(&["ls-tree", "-r", "-z", "--full-tree", commit])?;
+        Ok(records(&answer)
             .filter_map(|record| {
                 let (meta, path) = record.split_once('\t')?;
                 let mut parts = meta.split(' ');
-                let mode = parts.next()?;
-                let blob = parts.nth(1)?.to_owned();
-                Some(Listed {
-                    path: path.to_owned(),
-                    blob: mode.starts_with("100").then_some(blob),
-                })
+                let content = Stored::of(parts.next()?, parts.nth(1)?);
+                Some(Listed { path: path.to_owned(), content })
             })
             .collect())
     }
 
-    /// The files of the working tree under some folders: as the index has them, or without a blob where
-    /// they differ from it. Ignored files are left out.
-    pub fn list_working(&self, folders: &[&str]) -> Result<Vec<Listed>, ReviewError> {
-        let with = |flags: &[&str]| {
-            let mut arguments = vec!["ls-files", "-z"];
-            arguments.extend(flags);
-            arguments.push("--");
-            arguments.extend(folders);
-            self.ask(&arguments)
-        };
-        let staged = with(&["--stage"])?;
-        let edited = with(&["--modified", "--others", "--exclude-standard"])?;
-        let mut files: std::collections::BTreeMap<String, Option<String>> = records(&staged)
+    /// The files of the working tree: as the index has them, or as they lie there where they differ from
+    /// it. Ignored files are left out.
+    pub fn list_working(&self) -> Result<Vec<Listed>, ReviewError> {
+        let staged = self.ask(&["ls-files", "-z", "--stage"])?;
+        let edited =
+            self.ask(&["ls-files", "-z", "--modified", "--others", "--exclude-standard"])?;
+        let mut files: std::collections::BTreeMap<String, Stored> = records(&staged)
             .filter_map(|record| {
                 let (meta, path) = record.split_once('\t')?;
                 let mut parts = meta.split(' ');
-                let mode = parts.next()?;
-                let blob = parts.next()?.to_owned();
-                Some((path.to_owned(), mode.starts_with("100").then_some(blob)))
+                Some((path.to_owned(), Stored::of(parts.next()?, parts.next()?)))
             })
             .collect();
         for path in records(&edited) {
-            if self.root.join(&path).symlink_metadata().is_ok() {
-                files.insert(path, None);
-            } else {
-                files.remove(&path);
+            let on_disk = self.root.join(&path);
+            match on_disk.symlink_metadata() {
+                Ok(about) if about.is_file() => drop(files.insert(path, Stored::Disk)),
+                // What it points to is compared; a folder is a repository of its own.
+                Ok(_) => {
+                    let target = std::fs::read_link(&on_disk).unwrap_or_default();
+                    let target = target.to_string_lossy().into_owned();
+                    files.insert(path.trim_end_matches('/').to_owned(), Stored::Irregular(target));
+                }
+                Err(_) => drop(files.remove(&path)),
             }
         }
-        Ok(files.into_iter().map(|(path, blob)| Listed { path, blob }).collect())
+        Ok(files.into_iter().map(|(path, content)| Listed { path, content }).collect())
     }
 
     /// The content of a blob; what is wrong otherwise.
@@ -331,7 +345,15 @@ impl Objects {
 
 fn records(answer: &[u8]) -> impl Iterator<Item = String> + '_ {
     let records = answer.split(|byte| *byte == 0).filter(|record| !record.is_empty());
-    records.map(|record| String::from_utf8_lossy(record).into_owned())
+    // Bytes that are no UTF-8 are written out: two names must not become one.
+    records.map(|record| match std::str::from_utf8(record) {
+        Ok(text) => text.to_owned(),
+        Err(_) => record.utf8_chunks().fold(String::new(), |mut text, chunk| {
+            text.push_str(chunk.valid());
+            chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+            text
+        }),
+    })
 }
 
 fn first_line(text: &[u8]) -> String {

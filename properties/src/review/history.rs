@@ -1,6 +1,6 @@
 //! Whether a weakening says why: an entry of the same change that names the clause itself, gives a
-//! reason of its own and links an issue. An entry the base has, one that repeats its words, one that
-//! names something wider and one that says nothing do not count.
+//! reason of its own and links an issue. An entry the base has, one that repeats its words or nearly so,
+//! one that names something wider and one that says nothing do not count.
 
 use super::change::{Change, Reason};
 use super::git::ReviewError;
@@ -14,9 +14,11 @@ pub const ELSEWHERE: &str = "contracts/history.yaml";
 
 /// Fewest words of a reason.
 const FEWEST_WORDS: usize = 4;
+/// Share of the words of two reasons, together, from which on one is the other touched up.
+const TOUCHED: f64 = 0.7;
 
 /// One entry, from a contract's history or from the file beside them.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a map with clauses, because and link")]
 pub struct Entry {
     clauses: Vec<String>,
@@ -26,7 +28,7 @@ pub struct Entry {
 
 impl From<&HistoryEntry> for Entry {
     fn from(entry: &HistoryEntry) -> Entry {
-        let HistoryEntry { version: _, clauses, because, link } = entry;
+        let HistoryEntry { clauses, because, link, .. } = entry;
         Entry { clauses: clauses.clone(), because: because.clone(), link: link.clone() }
     }
 }
@@ -107,13 +109,15 @@ impl History {
 
     /// Why an entry that names the clause does not count.
     fn fault(&self, entry: &Entry) -> Option<String> {
-        let plain = |text: &str| -> String {
-            let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-            words.map(str::to_lowercase).collect::<Vec<_>>().join(" ")
-        };
         let because = plain(&entry.because);
         if self.before.iter().any(|old| plain(&old.because) == because) {
             return Some(format!("`{}` was there before this change", entry.because));
+        }
+        if let Some(old) = self.before.iter().find(|old| self.is_touched_up(old, entry)) {
+            return Some(format!(
+                "`{}` was there before this change, as `{}`",
+                entry.because, old.because
+            ));
         }
         let clause_words: Vec<String> = entry.clauses.iter().map(|clause| plain(clause)).collect();
         let own = |word: &&str| {
@@ -127,6 +131,28 @@ impl History {
         }
         None
     }
+
+    /// Whether an entry is an old one in other words, few of which are other: of the same clause, or in
+    /// the old one's place.
+    fn is_touched_up(&self, old: &Entry, entry: &Entry) -> bool {
+        let replaced = !self.after.contains(old);
+        let shared = old.clauses.iter().any(|clause| entry.clauses.contains(clause));
+        if !replaced && !shared {
+            return false;
+        }
+        let (a, b) = (plain(&old.because), plain(&entry.because));
+        let of = |text: &'_ str| text.split(' ').flat_map(words).map(str::to_owned).collect();
+        let (a, b): (BTreeSet<String>, BTreeSet<String>) = (of(&a), of(&b));
+        let both = a.intersection(&b).count() as f64;
+        2.0 * both >= TOUCHED * (a.len() + b.len()) as f64
+    }
+}
+
+/// Words alone, in small letters.
+fn plain(text: &str) -> String {
+    let text: String = text.chars().filter(|c| !super::show::is_trick(*c)).collect();
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
 
 /// From here on, scripts that put no space between words.
@@ -167,5 +193,36 @@ mod tests {
         {
             assert!(fault(because).is_some(), "{because}");
         }
+    }
+
+    #[test]
+    fn an_old_reason_touched_up_is_an_old_reason() {
+        let entry = |clause: &str, because: &str| Entry {
+            clauses: vec![clause.to_owned()],
+            because: because.to_owned(),
+            link: "https://example.org/issues/9".to_owned(),
+        };
+        let old = entry(
+            "tolerance.o.bf16",
+            "the keys are scaled now, which rounds each operand once more",
+        );
+        let fault = |keeps: bool, new: &Entry| {
+            let after = if keeps { vec![old.clone(), new.clone()] } else { vec![new.clone()] };
+            History { before: vec![old.clone()], after }.fault(new)
+        };
+        for because in [
+            "the keys are scaled now, which rounds each operand once more again",
+            "The keys are scaled now - which rounds every operand once more",
+            "the keys are sc\u{200b}aled now, which rounds each operand once more",
+        ] {
+            assert!(fault(true, &entry("tolerance.o.bf16", because)).is_some(), "{because}");
+            assert!(fault(false, &entry("tolerance.o.f16", because)).is_some(), "{because}");
+        }
+        // Another clause beside the old one, or another reason, is new.
+        let alike = "the keys are scaled now, which rounds every operand once more";
+        assert_eq!(fault(true, &entry("tolerance.s.bf16", alike)), None);
+        let other = "products of the gates are summed in another order since the split";
+        assert_eq!(fault(true, &entry("tolerance.o.bf16", other)), None);
+        assert_eq!(fault(false, &entry("tolerance.o.bf16", other)), None);
     }
 }

@@ -2,10 +2,11 @@
 //! layouts, generators or legal values are looser; another shape, type or derivation is another call.
 
 use super::change::Class;
-use super::conditions::{assignments, difference, spelled};
+use super::conditions::{Words, assignments, canonical, difference, spelled};
 use super::domains;
 use super::sides::{Pair, Sides, named, pairs, shown};
 use super::structure::interface;
+use contracts::expr::Expr;
 use contracts::format::{
     Access, By, Contract, Domain, Joint, LayoutKind, Named, NanPolicy, RawGates, Reach, Scalar,
     Store, Tensor, Values,
@@ -23,9 +24,8 @@ fn tensor<'a>(sides: &mut Sides<'a>, name: &str, before: &'a Tensor, after: &'a 
     let (old, new) = (sides.before, sides.after);
     switched(sides, &at("access"), &format!("access to {name}"), access, &after.access);
     sides.either(&at("dtype"), &format!("the type of {name}"), dtype, &after.dtype);
-    let same_shape = shape.len() == after.shape.len()
-        && shape.iter().zip(&after.shape).all(|(a, b)| super::conditions::same(Some(a), Some(b)));
-    if !same_shape {
+    let extents = |shape: &[Expr]| shape.iter().map(canonical).collect::<Vec<_>>();
+    if extents(shape) != extents(&after.shape) {
         sides.either(&at("shape"), &format!("the shape of {name}"), shape, &after.shape);
     }
     match difference((old, when.as_ref()), (new, after.when.as_ref())) {
@@ -118,19 +118,18 @@ fn resolved<'a, T: PartialEq>(
         By::Always(_) => None,
         By::Option { by } => by.keys().next().map(String::as_str),
     });
-    let value = |side: &'a By<T>, assignment: &super::conditions::Assignment<'_>| match side {
+    let value = |side: &'a By<T>, words: Words<'_, '_>| match side {
         By::Always(value) => Some(value),
         By::Option { by } => {
             let (option, table) = by.first()?;
-            table.get(assignment.word(option)?)
+            table.get(words.word(option)?)
         }
     };
     let mut all: Vec<(&T, &T, Vec<_>)> = Vec::new();
     let everywhere = assignments(sides.before, sides.after, options)?;
     for assignment in everywhere.iter().cloned() {
-        let (Some(old), Some(new)) = (value(before, &assignment), value(after, &assignment)) else {
-            continue;
-        };
+        let pair = (value(before, assignment.before()), value(after, assignment.after()));
+        let (Some(old), Some(new)) = pair else { continue };
         match all.iter_mut().find(|(a, b, _)| *a == old && *b == new) {
             Some((.., where_)) => where_.push(assignment),
             None => all.push((old, new, vec![assignment])),

@@ -10,7 +10,9 @@ mod domains;
 mod exercise;
 mod git;
 mod history;
+mod judges;
 mod kernels;
+mod known;
 mod memory;
 mod pairing;
 mod promises;
@@ -18,6 +20,7 @@ mod runs;
 pub mod show;
 mod sides;
 mod structure;
+mod tables;
 mod tree;
 
 pub use change::{Change, Class, ContractReview, KernelReview, Reason, Review};
@@ -27,9 +30,14 @@ pub use history::ELSEWHERE;
 pub use tree::Tree;
 
 use contracts::format::Contract;
+use corpora::Folder;
 use history::History;
-use pairing::Paired;
-use sides::{Renames, Sides};
+use judges::Registry;
+use known::Known;
+use pairing::{Paired, Written};
+use sides::{Record, Renames, Sides};
+use std::collections::BTreeSet;
+use tables::Tables;
 
 /// Compares what a change made of a base: the commit the two part at with `head`, the working tree
 /// when it is not named.
@@ -71,125 +79,198 @@ pub fn review_repository(git: &Git, base: &str, head: Option<&str>) -> Result<Re
 
 /// Compares two trees.
 pub fn review(base: &Tree<'_>, head: &Tree<'_>) -> Result<Review, ReviewError> {
-    let (pairs, _) = pairing::pair(base, head)?;
-    let renames = pairing::renames(&pairs);
-    let known = corpora::Known::read(base, head)?;
-    let edits = corpora::Edits::read(base, head)?;
-    let elsewhere = History::elsewhere(base, head)?;
-    let mut contracts = Vec::new();
-    for pair in &pairs {
-        let found = match (&pair.before, &pair.after) {
-            (Some(_), Some(_)) => both(pair, (base, head), &renames, &known, &edits),
-            _ => one_sided(pair, &elsewhere),
-        };
-        contracts.extend(found);
-    }
-    let mut golden = corpora::golden(base, head);
-    if !golden.is_empty() {
-        elsewhere.judge(&mut golden);
-        contracts.push(ContractReview {
-            file: ELSEWHERE.to_owned(),
-            changes: golden,
-            ..ContractReview::default()
+    if let Some(path) = head.first_link() {
+        return Err(ReviewError::File {
+            tree: head.name.clone(),
+            path: path.to_owned(),
+            what: "it is no regular file, but a link or a submodule, which shows one thing and may be replayed as another".to_owned(),
+            remedy: "put the files themselves there".to_owned(),
         });
     }
+    let both = Both::read(base, head)?;
+    let mut contracts: Vec<ContractReview> =
+        both.pairs.iter().filter_map(|pair| both.contract(pair)).collect();
+    contracts.extend(both.of_no_contract());
     contracts.sort_by(|a, b| a.contract.cmp(&b.contract));
     for contract in &mut contracts {
         contract.changes.sort_by_key(|change| (!change.is_unjustified(), change.class));
     }
     let of_head: Vec<&Contract> =
-        pairs.iter().filter_map(|pair| Some(&pair.after.as_ref()?.contract)).collect();
+        both.pairs.iter().filter_map(|pair| Some(&pair.after.as_ref()?.contract)).collect();
+    let linked = base.first_link().map(|path| {
+        format!("`{path}` was a link or a submodule; what was behind it is not compared")
+    });
     Ok(Review {
         base: base.name.clone(),
         head: head.name.clone(),
-        notes: judges_changed(base, head),
+        notes: linked.into_iter().chain(judges::notes(base, head)).collect(),
+        kernels: kernels::compare(base, head, &both.renames, &of_head),
         contracts,
-        kernels: kernels::compare(base, head, &renames, &of_head),
+        error: None,
     })
 }
 
-/// A contract both trees have; `None` when nothing of it changed.
-fn both(
-    pair: &Paired,
-    (base, head): (&Tree<'_>, &Tree<'_>),
-    renames: &Renames,
-    known: &corpora::Known,
-    edits: &corpora::Edits,
-) -> Option<ContractReview> {
-    let (before, after) = (pair.before.as_ref()?, pair.after.as_ref()?);
-    let (was, is) = (before.contract.contract.as_str(), after.contract.contract.as_str());
-    let mut sides = Sides::new(&before.contract, &after.contract, renames);
-    sides.changes = contract::compare(&before.contract, &after.contract, renames);
-    let folder = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-    if folder(&before.path) != folder(&after.path) {
-        let says = format!("moved from {} to {}", before.path, after.path);
-        let values = (Some(before.path.clone()), Some(after.path.clone()));
-        sides.push("contract", Class::Neutral, says, values);
-    }
-    corpora::regressions(&mut sides, (base, was), (head, is));
-    known.compare(&mut sides, was, is);
-    edits.compare(&mut sides, was, is);
-    let mut changes = sides.changes;
-    if changes.is_empty() {
-        return None;
-    }
-    History::of(&before.contract.history, &after.contract.history).judge(&mut changes);
-    Some(ContractReview {
-        contract: is.to_owned(),
-        file: after.path.clone(),
-        version: after.contract.version,
-        unexercised: exercise::unexercised(&after.contract, &changes),
-        changes,
-    })
+/// Two trees, with what is read of them once.
+struct Both<'t> {
+    base: &'t Tree<'t>,
+    head: &'t Tree<'t>,
+    pairs: Vec<Paired>,
+    renames: Renames,
+    known: Known,
+    tables: Tables<'t>,
+    registry: Registry,
+    elsewhere: History,
 }
 
-/// A contract only one tree has, with all its clauses and cases.
-fn one_sided(pair: &Paired, elsewhere: &History) -> Option<ContractReview> {
-    let gone = pair.after.is_none();
-    let written = pair.before.as_ref().or(pair.after.as_ref())?;
-    let contract = &written.contract;
-    let name = &contract.contract;
-    let clauses = contracts::clauses(contract).len();
-    let (class, verb) = match gone {
-        true => (Class::Loosened, "is gone, with its stored cases"),
-        false => (Class::Tightened, "is new"),
-    };
-    let value = Some(format!("{clauses} clauses"));
-    let mut changes = vec![Change {
-        clause: format!("contracts.{name}"),
-        was: None,
-        class,
-        says: format!("contract {name} of {clauses} clauses {verb}"),
-        before: value.clone().filter(|_| gone),
-        after: value.filter(|_| !gone),
-        reason: None,
-    }];
-    elsewhere.judge(&mut changes);
-    Some(ContractReview {
-        contract: name.clone(),
-        file: if gone { ELSEWHERE.to_owned() } else { written.path.clone() },
-        version: contract.version,
-        changes,
-        unexercised: Vec::new(),
-    })
+impl<'t> Both<'t> {
+    fn read(base: &'t Tree<'t>, head: &'t Tree<'t>) -> Result<Both<'t>, ReviewError> {
+        let pairs = pairing::pair(base, head)?;
+        let old_names = pairs.iter().filter_map(Paired::was).collect();
+        let new_names = pairs.iter().filter_map(Paired::is).collect();
+        let tables = Tables::read(base, head, (&old_names, &new_names))?;
+        Ok(Both {
+            base,
+            head,
+            renames: pairing::renames(&pairs),
+            known: Known::read(base, head)?,
+            tables,
+            registry: Registry::read(base, head),
+            elsewhere: History::elsewhere(base, head)?,
+            pairs,
+        })
+    }
+
+    /// One contract; `None` when nothing of it changed.
+    fn contract(&self, pair: &Paired) -> Option<ContractReview> {
+        match (&pair.before, &pair.after) {
+            (Some(before), Some(after)) => self.changed(before, after),
+            (Some(gone), None) => Some(self.one_sided(gone, true)),
+            (None, Some(new)) => Some(self.one_sided(new, false)),
+            (None, None) => None,
+        }
+    }
+
+    /// A contract both trees have.
+    fn changed(&self, before: &Written, after: &Written) -> Option<ContractReview> {
+        let (was, is) = (before.contract.contract.as_str(), after.contract.contract.as_str());
+        let mut sides = Sides::new(&before.contract, &after.contract, &self.renames);
+        contract::compare(&mut sides);
+        let folder = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+        if folder(&before.path) != folder(&after.path) {
+            let says = format!("moved from {} to {}", before.path, after.path);
+            let values = (Some(before.path.clone()), Some(after.path.clone()));
+            sides.push("contract", Class::Neutral, says, values);
+        }
+        let record = &mut sides.record;
+        self.registry.compare(record, was, is);
+        let folders = (
+            Folder { tree: self.base, name: was, contract: Some(&before.contract) },
+            Folder { tree: self.head, name: is, contract: Some(&after.contract) },
+        );
+        corpora::regressions(record, "regressions", folders.0, folders.1);
+        self.known.compare(record, ("known_failures", "regressions"), was, is);
+        let mutants = (&before.contract.mutants, &after.contract.mutants);
+        self.tables.compare(record, (was, is), mutants);
+        let mut changes = sides.record.into_changes();
+        if changes.is_empty() {
+            return None;
+        }
+        History::of(&before.contract.history, &after.contract.history).judge(&mut changes);
+        Some(ContractReview {
+            contract: is.to_owned(),
+            file: after.path.clone(),
+            version: after.contract.version,
+            unexercised: exercise::unexercised(&after.contract, &changes),
+            changes,
+        })
+    }
+
+    /// A contract only one tree has: all its clauses and cases came or went with it.
+    fn one_sided(&self, written: &Written, is_gone: bool) -> ContractReview {
+        let contract = &written.contract;
+        let name = &contract.contract;
+        let (class, tree, verb) = match is_gone {
+            true => (Class::Loosened, self.base, "is gone"),
+            false => (Class::Tightened, self.head, "is new"),
+        };
+        let mut record = Record::default();
+        let clause = &format!("contracts.{name}");
+        let mut say = |says: String, value: String| {
+            let value = Some(value);
+            let values = if is_gone { (value, None) } else { (None, value) };
+            record.push(clause, class, says, values);
+        };
+        let ids: Vec<String> = contracts::clauses(contract).into_iter().map(|c| c.id).collect();
+        let cases = match corpora::count(tree, name) {
+            0 => "no stored case".to_owned(),
+            1 => "1 stored case".to_owned(),
+            many => format!("{many} stored cases"),
+        };
+        let clauses = format!("{} clauses", ids.len());
+        say(format!("contract {name} of {clauses} {verb}, with {cases}"), clauses);
+        // Enough on a line to be read, and no more than a comment's cell shows.
+        let verb = if is_gone { "no longer promised" } else { "now promised" };
+        let of_all = |id: &String| id.starts_with("house.") || id.starts_with("rejects.auto.");
+        let (shared, ids): (Vec<String>, Vec<String>) = ids.into_iter().partition(of_all);
+        let shared = format!("{} rules and refusals that every contract has", shared.len());
+        say(format!("{verb}: {shared}"), shared);
+        for group in by_section(&ids).iter().flat_map(|group| group.chunks(ON_A_LINE)) {
+            say(format!("{verb}: {}", sides::listed(group)), group.join(", "));
+        }
+        let mut changes = record.into_changes();
+        self.elsewhere.judge(&mut changes);
+        ContractReview {
+            contract: name.clone(),
+            file: if is_gone { ELSEWHERE.to_owned() } else { written.path.clone() },
+            version: contract.version,
+            changes,
+            unexercised: Vec::new(),
+        }
+    }
+
+    /// What no contract's own history can explain: golden answers, stored cases and known failures
+    /// under a name that is no contract's, rows of tables that are nobody's.
+    fn of_no_contract(&self) -> Vec<ContractReview> {
+        let named: BTreeSet<&str> =
+            self.pairs.iter().flat_map(|pair| [pair.was(), pair.is()]).flatten().collect();
+        let mut found = vec![(String::new(), corpora::golden(self.base, self.head))];
+        let mut folders = corpora::folders(self.base, self.head);
+        folders.extend(self.known.contracts().map(str::to_owned));
+        for folder in folders.iter().filter(|folder| !named.contains(folder.as_str())) {
+            let mut record = Record::default();
+            let (cases, failures) =
+                (format!("corpora.{folder}"), format!("known_failures.{folder}"));
+            let of = |tree| Folder { tree, name: folder, contract: None };
+            corpora::regressions(&mut record, &cases, of(self.base), of(self.head));
+            self.known.compare(&mut record, (&failures, &cases), folder, folder);
+            found.push((folder.clone(), record.into_changes()));
+        }
+        let mut record = Record::default();
+        self.tables.of_nobody(&mut record);
+        found[0].1.extend(record.into_changes());
+        let reviewed = found.into_iter().filter(|(_, changes)| !changes.is_empty());
+        reviewed
+            .map(|(contract, mut changes)| {
+                self.elsewhere.judge(&mut changes);
+                let file = ELSEWHERE.to_owned();
+                ContractReview { contract, file, changes, ..ContractReview::default() }
+            })
+            .collect()
+    }
 }
 
-/// A word about changes to what judges: no comparison of contracts shows what they do.
-fn judges_changed(base: &Tree<'_>, head: &Tree<'_>) -> Vec<String> {
-    const MOST: usize = 6;
-    let mut changed: Vec<String> = Vec::new();
-    for folder in tree::JUDGES {
-        let gone = base.under(folder).filter(|path| !head.has(path));
-        let other = head.under(folder).filter(|path| !base.same(path, head, path));
-        changed.extend(gone.chain(other).map(str::to_owned));
+/// Clauses named in one line.
+const ON_A_LINE: usize = 8;
+
+/// Clauses by their section, in order.
+fn by_section(ids: &[String]) -> Vec<Vec<String>> {
+    let section = |id: &str| id.split('.').next().unwrap_or(id).to_owned();
+    let mut groups: Vec<Vec<String>> = Vec::new();
+    for id in ids {
+        match groups.iter_mut().find(|group| section(&group[0]) == section(id)) {
+            Some(group) => group.push(id.clone()),
+            None => groups.push(vec![id.clone()]),
+        }
     }
-    let shown = changed.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
-    match changed.len() {
-        0 => Vec::new(),
-        few if few <= MOST => vec![format!("What judges changed too, and is to be read: {shown}")],
-        many => vec![format!(
-            "What judges changed too, and is to be read: {shown} and {} more files",
-            many - MOST
-        )],
-    }
+    groups
 }

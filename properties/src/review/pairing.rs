@@ -2,6 +2,7 @@
 //! that one renamed or moved is followed and not taken for one removed and one added.
 
 use super::git::ReviewError;
+use super::judges::is_contract;
 use super::sides::Renames;
 use super::tree::Tree;
 use contracts::format::Contract;
@@ -42,11 +43,6 @@ impl Paired {
 /// The contract files of a tree, by their stem, which only one may have: two would be one contract, and
 /// which of them is built is not for a review to guess.
 fn files(tree: &Tree<'_>) -> Result<BTreeMap<String, String>, ReviewError> {
-    let is_contract = |path: &str| {
-        let parts: Vec<&str> = path.split('/').collect();
-        matches!(parts.as_slice(), [_, family, file]
-            if !["src", "tests"].contains(family) && file.ends_with(".yaml"))
-    };
     let stem = |path: &str| {
         let file = path.rsplit('/').next().unwrap_or(path);
         file.strip_suffix(".yaml").unwrap_or(file).to_owned()
@@ -61,9 +57,8 @@ fn files(tree: &Tree<'_>) -> Result<BTreeMap<String, String>, ReviewError> {
     Ok(files)
 }
 
-/// Reads the contracts of both trees that differ, and pairs them. Names of all contracts of the head
-/// come with it, changed or not.
-pub fn pair(base: &Tree<'_>, head: &Tree<'_>) -> Result<(Vec<Paired>, Vec<String>), ReviewError> {
+/// Reads the contracts of both trees, and pairs them.
+pub fn pair(base: &Tree<'_>, head: &Tree<'_>) -> Result<Vec<Paired>, ReviewError> {
     let (before, after) = (files(base)?, files(head)?);
     for (tree, files) in [(base, &before), (head, &after)] {
         if files.is_empty() {
@@ -92,7 +87,7 @@ pub fn pair(base: &Tree<'_>, head: &Tree<'_>) -> Result<(Vec<Paired>, Vec<String
         new.push(read(head, path)?);
     }
     follow(&mut all, left, new);
-    Ok((all, after.into_keys().collect()))
+    Ok(all)
 }
 
 /// Pairs what is left over, the most alike first.

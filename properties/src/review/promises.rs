@@ -3,7 +3,7 @@
 //! joined or renamed is compared by what it does, and a wider `when` is not taken for a wider bound.
 
 use super::change::Class;
-use super::conditions::{Assignment, assignments, spelled};
+use super::conditions::{Assignment, Words, assignments, spelled};
 use super::sides::{Sides, number, ratio, shown};
 use contracts::DType;
 use contracts::expr::Expr;
@@ -110,10 +110,12 @@ fn classes<'a, T: Judge>(
         return sides.either(&section, &says, &old, &new);
     };
     let mut met: BTreeMap<(Option<&str>, Option<&str>), Vec<Assignment<'a>>> = BTreeMap::new();
-    let all: Vec<Assignment<'a>> =
-        all.into_iter().filter(|a| is_written(tensor, a) && is_written(tensor_after, a)).collect();
+    let all: Vec<Assignment<'a>> = all
+        .into_iter()
+        .filter(|a| is_written(tensor, a.before()) && is_written(tensor_after, a.after()))
+        .collect();
     for assignment in all.iter().cloned() {
-        let pair = (admitting(old, &assignment), admitting(new, &assignment));
+        let pair = (admitting(old, assignment.before()), admitting(new, assignment.after()));
         met.entry(pair).or_default().push(assignment);
     }
     for (pair, places) in &met {
@@ -164,7 +166,7 @@ fn both<T: Judge>(
     (tensor, tensor_after): (&Tensor, &Tensor),
     places: &[Assignment<'_>],
 ) {
-    let from = sides.changes.len();
+    let from = sides.count();
     for assignment in places {
         let dtype = assignment.dtype(&tensor.dtype.0);
         let dtype = dtype.filter(|_| dtype == assignment.dtype(&tensor_after.dtype.0));
@@ -176,20 +178,15 @@ fn both<T: Judge>(
     if was == is {
         return;
     }
-    match sides.changes.len() == from {
+    match sides.count() == from {
         true => sides.renamed(&format!("{}.{name}", T::SECTION), was, is),
-        false => {
-            sides.changes[from..].iter_mut().for_each(|c| c.was = Some(was_clause.clone()));
-        }
+        false => sides.since(from).iter_mut().for_each(|c| c.was = Some(was_clause.clone())),
     }
 }
 
-fn admitting<'a, T: Judge>(
-    classes: Option<&'a Named<T>>,
-    assignment: &Assignment<'_>,
-) -> Option<&'a str> {
+fn admitting<'a, T: Judge>(classes: Option<&'a Named<T>>, words: Words<'_, '_>) -> Option<&'a str> {
     let mut all = classes.into_iter().flatten();
-    all.find(|(_, class)| assignment.admits(class.when())).map(|(name, _)| name.as_str())
+    all.find(|(_, class)| words.admits(class.when())).map(|(name, _)| name.as_str())
 }
 
 /// The option an access switches on.
@@ -200,14 +197,12 @@ fn switch(tensor: &Tensor) -> Option<&str> {
     }
 }
 
-fn is_written(tensor: &Tensor, assignment: &Assignment<'_>) -> bool {
+fn is_written(tensor: &Tensor, words: Words<'_, '_>) -> bool {
     let access = match &tensor.access {
         By::Always(access) => Some(access),
-        By::Option { by } => {
-            by.first().and_then(|(option, table)| table.get(assignment.word(option)?))
-        }
+        By::Option { by } => by.first().and_then(|(option, table)| table.get(words.word(option)?)),
     };
-    assignment.admits(tensor.when.as_ref()) && access.is_some_and(|access| *access != Access::Read)
+    words.admits(tensor.when.as_ref()) && access.is_some_and(|access| *access != Access::Read)
 }
 
 impl Judge for Tolerance {

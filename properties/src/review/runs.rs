@@ -2,7 +2,7 @@
 //! shapes, mutants, exceptions from house rules. Fewer is looser; an edit of one is read by a person.
 
 use super::change::Class;
-use super::conditions::{Difference, difference, same, spelled};
+use super::conditions::{Difference, canonical, difference, same, spelled};
 use super::sides::{Pair, Sides, named, pairs, shown};
 use super::structure::compare;
 use contracts::expr::Expr;
@@ -10,6 +10,7 @@ use contracts::format::{
     Copies, Detected, Equals, Fixture, Mutant, Named, OverAxis, Rejection, Relation, Same, Split,
 };
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A section whose entries are promises: what is gone is looser, what is new is tighter.
 fn promises<'a, T: PartialEq + Serialize>(
@@ -143,10 +144,22 @@ pub fn rejects<'a>(
         &|sides, clause, name, before, after| {
             let Rejection { set_dtype, set_shape, set_stride, set_dim, error, detected } = before;
             let what = format!("the call {name}");
-            sides.either(clause, &what, set_dtype, &after.set_dtype);
-            sides.either(clause, &what, set_shape, &after.set_shape);
-            sides.either(clause, &what, set_stride, &after.set_stride);
-            sides.either(clause, &what, set_dim, &after.set_dim);
+            sides.either(clause, &what, &sorted(set_dtype), &sorted(&after.set_dtype));
+            let shapes = |all: &Named<Vec<Expr>>| -> BTreeMap<String, Vec<String>> {
+                let extents = |shape: &Vec<Expr>| shape.iter().map(canonical).collect();
+                all.iter().map(|(name, shape)| (name.clone(), extents(shape))).collect()
+            };
+            let sizes = |all: &Named<Expr>| -> BTreeMap<String, String> {
+                all.iter().map(|(name, size)| (name.clone(), canonical(size))).collect()
+            };
+            if shapes(set_shape) != shapes(&after.set_shape) {
+                sides.either(clause, &what, set_shape, &after.set_shape);
+            }
+            for (old, new) in [(set_stride, &after.set_stride), (set_dim, &after.set_dim)] {
+                if sizes(old) != sizes(new) {
+                    sides.either(clause, &what, old, new);
+                }
+            }
             sides.either(clause, &format!("the error of {name}"), error, &after.error);
             found(sides, clause, name, *detected, after.detected);
         },
@@ -242,7 +255,11 @@ fn mutant(sides: &mut Sides<'_>, name: &str, before: &Mutant, after: &Mutant) {
             let says = format!("the wrong kernel {name} is no longer declared equivalent");
             sides.gone(clause, Class::Tightened, says, why.clone());
         }
-        _ => {}
+        (Some(old), Some(new)) => {
+            let says = format!("why {name} is equivalent: `{old}` → `{new}`");
+            reworded(sides, clause, says, old, new);
+        }
+        (None, None) => {}
     }
     if *killed_by != after.killed_by && !sides.is_renamed(killed_by, &after.killed_by) {
         let within = |inner: &str, outer: &str| inner.starts_with(&format!("{outer}."));
@@ -269,8 +286,21 @@ pub fn except(sides: &mut Sides<'_>, before: &Named<String>, after: &Named<Strin
         let says = format!("house rule {rule} holds again");
         sides.gone(&format!("house.{rule}"), Class::Tightened, says, reason.clone());
     }
+    for (rule, old, new) in
+        before.iter().filter_map(|(rule, old)| Some((rule, old, after.get(rule)?)))
+    {
+        let says = format!("why house rule {rule} does not hold: `{old}` → `{new}`");
+        reworded(sides, &format!("house.{rule}"), says, old, new);
+    }
     for (rule, reason) in after.iter().filter(|(rule, _)| !before.contains_key(*rule)) {
         let says = format!("house rule {rule} no longer holds: {reason}");
         sides.new_at(&format!("house.{rule}"), Class::Loosened, says, reason.clone());
+    }
+}
+
+/// Another reason for what was excused before.
+fn reworded(sides: &mut Sides<'_>, clause: &str, says: String, old: &str, new: &str) {
+    if old != new {
+        sides.push(clause, Class::Neutral, says, (Some(old.to_owned()), Some(new.to_owned())));
     }
 }

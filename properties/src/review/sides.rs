@@ -1,16 +1,26 @@
 //! The two contracts side by side, and the few comparisons everything else is made of: named entries,
 //! sets, ranges, numbers that loosen as they grow. Each is its own mirror: swapped sides give the same
-//! changes with `Loosened` and `Tightened` exchanged.
+//! changes with `Loosened` and `Tightened` exchanged. What is recorded twice is recorded once.
 
 use super::change::{Change, Class};
 use super::conditions::same;
 use contracts::expr::Expr;
 use contracts::format::{Contract, Named};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 
 /// Names of contracts at the base, and what they are called at the head.
 pub type Renames = BTreeMap<String, String>;
+
+/// What was found, of whatever.
+#[derive(Default)]
+pub struct Record {
+    changes: Vec<Change>,
+    seen: HashSet<Change>,
+    /// Places that have only another name: the base's, the head's.
+    renamed: HashMap<String, String>,
+}
 
 /// Two contracts and what was found between them.
 pub struct Sides<'a> {
@@ -21,7 +31,21 @@ pub struct Sides<'a> {
     /// Contracts that have another name at the head.
     pub renames: &'a Renames,
     /// What was found.
-    pub changes: Vec<Change>,
+    pub record: Record,
+}
+
+impl Deref for Sides<'_> {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.record
+    }
+}
+
+impl DerefMut for Sides<'_> {
+    fn deref_mut(&mut self) -> &mut Record {
+        &mut self.record
+    }
 }
 
 /// An entry of a section on both sides.
@@ -125,7 +149,24 @@ fn rounded(value: f64) -> String {
 impl<'a> Sides<'a> {
     /// Nothing found yet.
     pub fn new(before: &'a Contract, after: &'a Contract, renames: &'a Renames) -> Sides<'a> {
-        Sides { before, after, renames, changes: Vec::new() }
+        Sides { before, after, renames, record: Record::default() }
+    }
+}
+
+impl Record {
+    /// Everything found.
+    pub fn into_changes(self) -> Vec<Change> {
+        self.changes
+    }
+
+    /// How many changes there are.
+    pub fn count(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// The changes from one on.
+    pub fn since(&mut self, from: usize) -> &mut [Change] {
+        &mut self.changes[from..]
     }
 
     /// Records a change, unless the very same is there.
@@ -138,7 +179,7 @@ impl<'a> Sides<'a> {
     ) {
         let clause = clause.to_owned();
         let change = Change { clause, was: None, class, says, before, after, reason: None };
-        if !self.changes.contains(&change) {
+        if self.seen.insert(change.clone()) {
             self.changes.push(change);
         }
     }
@@ -175,7 +216,8 @@ impl<'a> Sides<'a> {
         }
     }
 
-    /// Members of a set: fewer is looser. `gone` and `new` say it of the names.
+    /// Members of a set: fewer is looser. `gone` and `new` say it of the names. One written more often is
+    /// drawn more often, and all others less.
     pub fn members(
         &mut self,
         clause: &str,
@@ -193,6 +235,17 @@ impl<'a> Sides<'a> {
         }
         if !gained.is_empty() {
             self.new_at(clause, Class::Tightened, new(&listed(&gained)), gained.join(", "));
+        }
+        let times = |side: &[String], item: &String| side.iter().filter(|o| *o == item).count();
+        for (place, item) in before.iter().enumerate() {
+            let (old, new) = (times(before, item), times(after, item));
+            if new > 0 && old != new && !before[..place].contains(item) {
+                let says = format!(
+                    "weight of `{item}` {old} → {new}: the shares of all that is drawn change"
+                );
+                let values = (Some(format!("{old} × {item}")), Some(format!("{new} × {item}")));
+                self.push(clause, Class::Incomparable, says, values);
+            }
         }
     }
 
@@ -251,16 +304,18 @@ impl<'a> Sides<'a> {
 
     /// Whether one place is only another name of the other, as far as was found.
     pub fn is_renamed(&self, was: &str, is: &str) -> bool {
-        self.changes.iter().any(|change| {
-            change.class == Class::Neutral
-                && change.was.as_deref() == Some(was)
-                && change.clause == is
-        })
+        self.renamed.get(was).is_some_and(|name| name == is)
+    }
+
+    /// What a place is called at the head, as far as was found.
+    pub fn new_name(&self, was: &str) -> String {
+        self.renamed.get(was).map_or(was, String::as_str).to_owned()
     }
 
     /// An entry that has only another name.
     pub fn renamed(&mut self, section: &str, old: &str, new: &str) {
         let (was, clause) = (format!("{section}.{old}"), format!("{section}.{new}"));
+        self.renamed.insert(was.clone(), clause.clone());
         self.changes.push(Change {
             says: format!("`{was}` is now called `{clause}`"),
             clause,

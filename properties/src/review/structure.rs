@@ -2,7 +2,7 @@
 //! or edges are looser, for less is run; a new condition on callers is looser, for less is promised.
 
 use super::change::Class;
-use super::conditions::{conjuncts, same};
+use super::conditions::{canonical, conjuncts, matched, same};
 use super::sides::{Pair, Sides, named, pairs, shown};
 use contracts::expr::Expr;
 use contracts::format::{
@@ -75,10 +75,10 @@ pub fn variants(sides: &mut Sides<'_>, before: &Named<Variant>, after: &Named<Va
         let (Some(old), Some(new)) = (before.get(name), after.get(name)) else { continue };
         let Variant { values: _, equal, available } = old;
         compare(sides, &clause, &format!("results of variant {name}"), *equal, new.equal);
-        for Word(word) in old.values.iter().filter(|word| new.values.contains(word)) {
-            let what = format!("{name}: {word}");
-            let (old, new) = (available.get(word), new.available.get(word));
-            availability(sides, &clause, &what, old, new);
+        for (was, is) in matched(sides.before, sides.after, name).unwrap_or_default() {
+            let word = if was == is { was.to_owned() } else { format!("{is} (was {was})") };
+            let (old, new) = (available.get(was), new.available.get(is));
+            availability(sides, &clause, &format!("{name}: {word}"), old, new);
         }
     }
 }
@@ -223,11 +223,11 @@ fn list<'a>(sides: &mut Sides<'a>, name: &str, before: &'a List, after: &'a List
         }
         (.., Some(Ids { below, invalid, repeats }), Some(new)) => {
             sides.either(clause, &format!("the table of {name}"), below, &new.below);
-            let texts = |all: &[Expr]| all.iter().map(Expr::to_string).collect::<Vec<_>>();
+            let (old_invalid, new_invalid) = spelled_alike(invalid, &new.invalid);
             sides.members(
                 clause,
-                &texts(invalid),
-                &texts(&new.invalid),
+                &old_invalid,
+                &new_invalid,
                 &|lost| format!("{name} no longer holds the invalid {lost}"),
                 &|gained| format!("{name} may now hold the invalid {gained}"),
             );
@@ -255,6 +255,16 @@ fn list<'a>(sides: &mut Sides<'a>, name: &str, before: &'a List, after: &'a List
         }
         _ => sides.either(clause, &format!("list {name}"), before, after),
     }
+}
+
+/// Two sets of expressions as texts; what means the same is spelled the same.
+fn spelled_alike(before: &[Expr], after: &[Expr]) -> (Vec<String>, Vec<String>) {
+    let first = |expr: &Expr| {
+        let form = canonical(expr);
+        let alike = before.iter().chain(after).filter(|other| canonical(other) == form);
+        alike.map(Expr::to_string).min().unwrap_or(form)
+    };
+    (before.iter().map(first).collect(), after.iter().map(first).collect())
 }
 
 /// `requires`: a condition binds callers, so less is promised; and its breach must be refused, so more is.

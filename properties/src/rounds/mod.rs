@@ -23,5 +23,7 @@ pub use history::{History, Rollback, Setup};
 pub use machine::{Did, Machine, Run, run, script};
 pub use search::{Found, Search, search};
 pub use shrink::{Shrunk, shrink};
-pub use store::{CONTRACT, MeaningOfRound, RoundReplay, StoredHistory, read, replay, write};
+pub use store::{
+    CONTRACT, MeaningOfRound, RoundReplay, StoredHistory, is_history, read, replay, write,
+};
 pub use violation::{Invariant, Violation};

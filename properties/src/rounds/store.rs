@@ -118,9 +118,8 @@ pub fn write(
     let shown = script(&shrunk.history, planted, backend);
     let comment: String = shown.lines().map(|line| format!("# {line}\n")).collect();
     let command = corpus::replay_command(&path, root);
-    corpus::make_folder(&folder)?;
     let text = format!("{comment}# {command}\n{body}");
-    corpus::write_whole(&folder, &path, text.as_bytes())?;
+    corpus::write_whole(&path, text.as_bytes())?;
     Ok(path)
 }
 
@@ -151,6 +150,13 @@ fn rollback_word(rollback: Rollback) -> &'static str {
         Rollback::Checkpoint => "checkpoint",
         Rollback::Snapshot => "snapshot",
     }
+}
+
+/// Whether a file calls itself a history; one that cannot be read does not.
+pub fn is_history(path: &Path) -> bool {
+    let Ok(text) = corpus::read_text(path, LIMIT_BYTES) else { return false };
+    let tree: Result<serde_json::Value, _> = contracts::load::parse_yaml(&text, "");
+    tree.is_ok_and(|tree| tree.get("contract").and_then(|name| name.as_str()) == Some(CONTRACT))
 }
 
 /// Reads a stored history.

@@ -1,6 +1,6 @@
 //! A 64-bit digest of a case, by which a shrink knows what it has tried already.
 
-use contracts::case::{Case, Content, Fill, Layout, StoreForm};
+use contracts::case::{Case, Content, Fill, Layout, Schedule, StoreForm};
 use contracts::dtype::Poison;
 
 /// FNV-1a over every decision of a case, `found` apart. Contents count by their stored form.
@@ -27,6 +27,10 @@ pub(super) fn digest(case: &Case) -> u64 {
         Poison::Quiet => 0,
         Poison::Signalling => 1,
         Poison::Large => 2,
+    });
+    fnv.word(match case.schedule {
+        Schedule::InOrder => 0,
+        Schedule::Seeded(seed) => seed.wrapping_add(1),
     });
     fnv.map(&case.tensors, |fnv, tensor| {
         let (kind, amount) = match tensor.layout {

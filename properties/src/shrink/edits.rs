@@ -3,7 +3,7 @@
 
 use super::structure::{self, Structural, amount, plain_name};
 use super::values::{self, Edited, ValueEdit};
-use contracts::case::{Case, Layout, StoreForm};
+use contracts::case::{Case, Layout, Schedule, StoreForm};
 use contracts::dtype::Poison;
 use contracts::format::{Contract, Dim, List, Variant};
 
@@ -19,6 +19,8 @@ pub(super) enum Edit {
     Layout { tensors: Vec<(String, Layout)>, stores: Vec<(String, StoreForm)> },
     /// The fill of unread memory.
     Quiet,
+    /// Blocks and warps by number.
+    InOrder,
     /// A scalar's bits.
     Scalar { scalar: String, bits: u64 },
     /// Contents.
@@ -59,6 +61,8 @@ impl Edit {
 /// The passes, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
+    /// Blocks and warps by number: whatever is left then does not depend on an order.
+    Schedule,
     /// Indices of an axis, in ever smaller runs, the last first; axes that lists run over first.
     Drop,
     /// Pools without unused places, segments without spare rows.
@@ -89,7 +93,8 @@ pub(super) enum Pass {
 
 impl Pass {
     /// All passes.
-    pub(super) const ALL: [Pass; 13] = [
+    pub(super) const ALL: [Pass; 14] = [
+        Pass::Schedule,
         Pass::Drop,
         Pass::Pools,
         Pass::Lengths,
@@ -119,6 +124,8 @@ impl Pass {
             return None;
         }
         let edits = match self {
+            Pass::Schedule if case.schedule == Schedule::InOrder => Vec::new(),
+            Pass::Schedule => vec![Edit::InOrder],
             Pass::Drop => return drops(level, contract, case),
             Pass::Pools => pools(contract, case),
             Pass::Lengths => lengths(contract, case),
@@ -163,6 +170,7 @@ pub(super) fn apply(contract: &Contract, case: &Case, edit: &Edit) -> Option<Cas
                 new.stores.insert(name.clone(), *form);
             }
         }
+        Edit::InOrder => new.schedule = Schedule::InOrder,
         Edit::Quiet => new.poison = Poison::Quiet,
         Edit::Scalar { scalar, bits } => {
             new.scalars.insert(scalar.clone(), *bits);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::verdict::Disagreement;
-use contracts::case::{CaseTensor, Content, Decisions, Fill, Layout, StoreForm};
+use contracts::case::{CaseTensor, Content, Decisions, Fill, Layout, Schedule, StoreForm};
 use contracts::dtype::{DType, Poison};
 use contracts::format::{Access, Contract};
 use contracts::geometry::Geometry;
@@ -86,6 +86,7 @@ fn empty_case(contract: &Contract) -> Case {
         scalars: Decisions::new(),
         stores: contract.stores.keys().map(|name| (name.clone(), StoreForm::Separate)).collect(),
         poison: Poison::Signalling,
+        schedule: Schedule::Seeded(9),
         tensors: Decisions::new(),
     }
 }
@@ -148,6 +149,16 @@ fn fails(tensor: &str) -> Verdict {
     }))
 }
 
+/// No single edit of a finished case keeps the failure.
+fn assert_minimal(case: &Case, failing: &mut dyn FnMut(&Case, &Geometry) -> bool) {
+    let contract = contract(&case.contract);
+    let neighbours = neighbours(contract, case);
+    for near in &neighbours {
+        let geometry = Geometry::of(contract, near).expect("neighbours are legal");
+        assert!(!failing(near, &geometry), "one more edit keeps the failure: {near:?}");
+    }
+}
+
 /// Shrinks under a predicate, within the number of judgements a planted failure may cost.
 fn minimum(case: &Case, mut failing: impl FnMut(&Case, &Geometry) -> bool) -> Case {
     let contract = contract(&case.contract);
@@ -165,6 +176,7 @@ fn minimum(case: &Case, mut failing: impl FnMut(&Case, &Geometry) -> bool) -> Ca
     assert!(shrunk.tried < 400, "{} cases judged", shrunk.tried);
     println!("{}: {} judged, {} kept", case.contract, shrunk.tried, shrunk.kept);
     assert!(judge(&shrunk.case, &mut failing).is_some_and(|v| v.is_failure()));
+    assert_minimal(&shrunk.case, &mut failing);
     shrunk.case
 }
 
@@ -196,7 +208,7 @@ fn a_long_row_with_one_element_past_64() {
     });
     assert_eq!(found.dims, words(&[("R", 1), ("n", 65)]));
     assert_eq!(found.tensors["x"], dense(only(64, 0x3f80_0000)));
-    assert_eq!(found.poison, Poison::Quiet);
+    assert_eq!((found.poison, found.schedule), (Poison::Quiet, Schedule::InOrder));
 }
 
 #[test]
@@ -446,4 +458,82 @@ fn drawn_cases_of_every_contract_end_with_one_element() {
         println!("{}: {shrunk_cases} drawn cases shrunk, at most {most} judged", subject.name());
         assert!(shrunk_cases >= 10, "{}: {shrunk_cases} cases", subject.name());
     }
+}
+
+/// What every thread count must agree on: a failure of structure, one of values, one of words.
+fn planted() -> Vec<(Case, fn(&Case) -> bool)> {
+    vec![
+        (chunk_case(), |case| case.lists["seq_len"].iter().filter(|len| **len > 17).count() >= 2),
+        (argmax_case(), |case| {
+            let geometry = Geometry::of(contract("argmax_rows"), case).expect("legal");
+            largest(case, &geometry).is_some_and(|value| value > 0.05) && case.dims["V"] > 69
+        }),
+        (canary_case(), |case| case.poison == Poison::Signalling),
+    ]
+}
+
+#[test]
+fn any_number_of_threads_ends_at_the_same_case_after_the_same_steps() {
+    for (case, failing) in planted() {
+        let subject = crate::subject::subject(&case.contract).expect("a subject");
+        let judge =
+            || move |case: &Case| Some(if failing(case) { fails("x") } else { Verdict::Agree });
+        let alone = shrink(subject, &case, &fails("x"), &mut judge(), MINUTE);
+        assert!(alone.finished && alone.kept > 2, "{alone:?}");
+        for threads in [1, 2, 7] {
+            let shrunk = shrink_on_threads(subject, &case, &fails("x"), threads, &judge, MINUTE);
+            assert_eq!(shrunk, alone, "{threads} threads");
+        }
+    }
+}
+
+#[test]
+fn candidates_looked_at_in_vain_are_offered_again() {
+    let case = chunk_case();
+    let failing = |case: &Case| case.lists["seq_len"].iter().any(|len| *len > 17);
+    let walk = |ahead: usize| {
+        let mut stepper = Stepper::new(contract("gdn_chunk"), case.clone());
+        let mut judged = Vec::new();
+        loop {
+            let cases: Vec<Case> = stepper.candidates(ahead, &|| true).cloned().collect();
+            if cases.is_empty() {
+                return (judged, stepper.into_case());
+            }
+            let kept = cases.iter().position(failing);
+            judged.extend(cases[..kept.map_or(cases.len(), |nth| nth + 1)].iter().cloned());
+            match kept {
+                Some(nth) => stepper.keep_nth(nth),
+                None => stepper.reject(),
+            }
+        }
+    };
+    let one = walk(1);
+    for ahead in [2, 5, 64] {
+        assert!(walk(ahead) == one, "{ahead} ahead");
+    }
+}
+
+#[test]
+fn a_judge_that_panics_is_heard_on_every_number_of_threads() {
+    let case = canary_case();
+    let subject = crate::subject::subject("canary_row_sum").expect("a subject");
+    for threads in [1, 3] {
+        let shrunk = std::panic::catch_unwind(|| {
+            let judge = || |_: &Case| -> Option<Verdict> { panic!("no judgement") };
+            shrink_on_threads(subject, &case, &fails("x"), threads, &judge, MINUTE)
+        });
+        assert!(shrunk.is_err(), "{threads} threads");
+    }
+}
+
+#[test]
+fn a_case_that_could_be_smaller_has_a_neighbour_that_fails() {
+    let case = canary_case();
+    let canary = contract("canary_row_sum");
+    let near = neighbours(canary, &case);
+    assert!(near.len() > 500, "{} neighbours", near.len());
+    assert!(near.iter().any(|near| near.poison == Poison::Quiet));
+    assert!(near.iter().any(|near| near.dims["n"] == 65));
+    assert!(near.iter().all(|near| *near != case));
+    assert_eq!(elements_that_matter(canary, &case), 3 * 187);
 }

@@ -76,7 +76,8 @@ pub fn gate_output(o: &mut [f64], errors: &mut OutputErrors, w: &[f64], z: &[f64
     let all: Vec<f64> = (0..o.len()).map(error).collect();
     // The error against the norm itself: beyond one half the direction of o is lost.
     let lost = libm::sqrt(all.iter().map(|e| e * e).sum::<f64>() / count) * inverse;
-    let factor = (lost < 0.5).then(|| (1.0 - lost).powi(-3));
+    let kept = 1.0 - lost;
+    let factor = (lost < 0.5).then(|| 1.0 / (kept * kept * kept));
     let carried = |magnitude: &[f64]| {
         let sum: f64 = (0..o.len()).map(|at| (o[at].abs() + all[at]) * magnitude[at]).sum();
         inverse * inverse * sum / count

@@ -2,6 +2,7 @@
 //! 0 nothing found, 1 something found, 2 the tool could not do its work, 130 interrupted before either.
 
 mod compile;
+mod corpus;
 mod doctor;
 mod explain;
 mod list;
@@ -11,6 +12,7 @@ mod review;
 mod rounds;
 mod run;
 mod search;
+mod shrink;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -30,6 +32,10 @@ enum Command {
     Search(search::Arguments),
     /// Run stored cases again: files, contract names, or everything in corpora/.
     Replay(replay::Arguments),
+    /// Make one stored case smaller while the same clause fails.
+    Shrink(shrink::Arguments),
+    /// Look after stored cases: which could go, and what they give a fuzzer.
+    Corpus(corpus::Arguments),
     /// Run one kernel of any PTX file, every checker on, and say what it did wrong or left.
     Run(run::Arguments),
     /// Say what a change weakens, in numbers, and whether it says why.
@@ -81,6 +87,8 @@ fn main() -> ExitCode {
     let answer = match Arguments::parse().command {
         Command::Search(arguments) => search::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
+        Command::Shrink(arguments) => shrink::run(arguments),
+        Command::Corpus(arguments) => corpus::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Review(arguments) => review::run(arguments),
         Command::Rounds(arguments) => rounds::run(arguments),

@@ -1,20 +1,25 @@
 //! `assay replay`: stored cases again, on every backend of this build.
 
-use crate::{Failure, Format, Outcome, repository, say, subjects, write_lcov};
+use crate::{Failure, Format, Outcome, repository, rounds, say, subjects, write_lcov};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use properties::check::ToolError;
 use properties::corpus;
-use properties::replay::{Meaning, replay};
+use properties::replay::{Meaning, replay_all};
 use properties::report;
-use properties::rounds::{self, MeaningOfRound};
+use properties::rounds::CONTRACT;
 use properties::subject::known_subjects;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Case files or contract names; everything in corpora/ when none is named.
     what: Vec<String>,
+    /// Also every stored case of this contract.
+    #[arg(long, value_name = "NAME")]
+    contract: Vec<String>,
+    /// Worker threads; one a core by default. A build with a GPU uses one.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Where the corpora are.
     #[arg(long, value_name = "FOLDER")]
     corpora: Option<PathBuf>,
@@ -30,54 +35,55 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let root = arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"));
     let (files, names): (Vec<_>, Vec<_>) =
         arguments.what.iter().partition(|what| is_file(what.as_str()));
-    let is_rounds = |name: &&String| name.as_str() == rounds::CONTRACT;
-    let asks_for_rounds = arguments.what.is_empty() || names.iter().any(|name| is_rounds(name));
-    let names: Vec<String> = names.into_iter().filter(|name| !is_rounds(name)).cloned().collect();
+    let mut names: Vec<String> = names.into_iter().chain(&arguments.contract).cloned().collect();
+    let everything = files.is_empty() && names.is_empty();
     let mut paths: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
-    let mut histories = take_histories(&mut paths)?;
-    if asks_for_rounds {
-        histories.extend(corpus::files(&root, rounds::CONTRACT)?);
+    let mut histories = rounds::take_histories(&mut paths);
+    let named = names.len();
+    names.retain(|name| name != CONTRACT);
+    if everything || names.len() < named {
+        histories.extend(corpus::files(&root, CONTRACT)?);
     }
     // What cannot be replayed hides none of the rest.
     let mut broken = Vec::new();
-    let everything = arguments.what.is_empty();
     if everything || !names.is_empty() {
         for subject in subjects(&names)? {
             paths.extend(corpus::files(&root, subject.name())?);
         }
     }
-    if arguments.what.is_empty() {
+    if everything {
         let mut known: Vec<_> = known_subjects().map(|subject| subject.name()).collect();
-        known.push(rounds::CONTRACT);
+        known.push(CONTRACT);
         broken.extend(corpus::strays(&root, &known)?.iter().map(ToString::to_string));
     }
     if paths.is_empty() && histories.is_empty() && broken.is_empty() {
         return Err(Failure(format!("{}: no stored case was selected", root.display())));
     }
-    let mut backends = kernels::backend::of_this_build().map_err(ToolError::from)?;
-    let mut replays = Vec::new();
+    let started = Instant::now();
     let progress = Progress::new(paths.len(), arguments.format);
-    for path in &paths {
-        progress.begin(path);
-        match replay(&root, std::slice::from_ref(path), &mut backends) {
-            Ok(replayed) => replays.extend(replayed),
-            Err(error) => broken.push(error.to_string()),
-        }
-    }
+    let replayed = replay_all(
+        &root,
+        &paths,
+        threads(arguments.threads),
+        &kernels::backend::of_this_build,
+        &mut |path| progress.done(path),
+    )?;
     progress.end();
-    let mut rounds_fail = false;
-    for path in &histories {
-        match rounds::replay(path, &mut backends) {
-            Ok(replays) => rounds_fail |= tell_rounds(&replays, arguments.format)?,
+    let elapsed = started.elapsed();
+    let mut replays = Vec::new();
+    for file in replayed.files {
+        match file {
+            Ok(of_file) => replays.extend(of_file),
             Err(error) => broken.push(error.to_string()),
         }
     }
     if let Some(path) = &arguments.lcov {
-        write_lcov(path, backends.iter().filter_map(|backend| backend.reached()))?;
+        write_lcov(path, [&replayed.coverage])?;
     }
+    let rounds_fail = rounds::replay(&histories, arguments.format, &mut broken)?;
     match arguments.format {
         Format::Text if replays.is_empty() && !histories.is_empty() => {}
-        Format::Text => say(&report::replays(&replays))?,
+        Format::Text => say(&report::replays(&replays, Some(elapsed)))?,
         Format::Json => say(&format!("{}\n", report::replays_json(&replays)))?,
     }
     if !broken.is_empty() {
@@ -96,40 +102,13 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Clean)
 }
 
-/// The files among these that are histories of speculative rounds.
-fn take_histories(paths: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
-    let mut histories = Vec::new();
-    for path in std::mem::take(paths) {
-        let is_history = corpus::contract_of(&path)? == rounds::CONTRACT;
-        if is_history { histories.push(path) } else { paths.push(path) }
-    }
-    Ok(histories)
+/// Worker threads: one where a GPU is at hand, whose context workers would share.
+pub fn threads(asked: Option<u16>) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    if cfg!(feature = "cuda") { 1 } else { asked.map_or_else(cores, usize::from) }
 }
 
-/// Says what became of a history; whether it fails.
-fn tell_rounds(replays: &[rounds::RoundReplay], format: Format) -> Result<bool, Failure> {
-    let mut fails = false;
-    for replay in replays {
-        let what = match &replay.meaning {
-            MeaningOfRound::Passes => "passes".to_owned(),
-            MeaningOfRound::Fails(violation) => format!("FAILS: {violation}"),
-            MeaningOfRound::NotNoticed(None) => {
-                "FAILS: the planted fault breaks no promise any more".to_owned()
-            }
-            MeaningOfRound::NotNoticed(Some(violation)) => {
-                format!("FAILS: the planted fault breaks another promise: {violation}")
-            }
-        };
-        fails |= replay.meaning != MeaningOfRound::Passes;
-        if format == Format::Text || replay.meaning != MeaningOfRound::Passes {
-            let line = format!("{} on {}: {what}\n", replay.path.display(), replay.backend);
-            if format == Format::Text { say(&line)? } else { eprint!("{line}") }
-        }
-    }
-    Ok(fails)
-}
-
-/// Which file is being replayed: a large case takes its time.
+/// Which file was replayed last: a large case takes its time.
 struct Progress(ProgressBar);
 
 impl Progress {
@@ -144,7 +123,7 @@ impl Progress {
         Progress(bar)
     }
 
-    fn begin(&self, path: &Path) {
+    fn done(&self, path: &Path) {
         self.0.inc(1);
         self.0.set_message(path.display().to_string());
     }

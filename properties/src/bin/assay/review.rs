@@ -5,7 +5,7 @@
 use crate::{Failure, Outcome, say};
 use clap::ValueEnum;
 use properties::report::Paint;
-use properties::review::{Git, Review, review_repository, show};
+use properties::review::{Git, Review, ReviewError, review_repository, show};
 use std::path::{Path, PathBuf};
 
 /// Largest report shown again.
@@ -50,30 +50,44 @@ enum Form {
 }
 
 pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
-    let review = match (&arguments.render, &arguments.base) {
-        (Some(file), _) => read(file)?,
-        (None, base) => {
-            let here = PathBuf::from(".");
-            let git = Git::open(arguments.repository.as_ref().unwrap_or(&here))?;
-            let base = base.as_deref().unwrap_or_default();
-            review_repository(&git, base, arguments.head.as_deref())?
-        }
+    let review = match &arguments.render {
+        Some(file) => read(file)?,
+        None => compared(&arguments).unwrap_or_else(|error| Review::failed(error.to_string())),
     };
     if let Some(file) = &arguments.report {
         let named = |error: std::io::Error| Failure(format!("{}: {error}", file.display()));
         std::fs::write(file, show::json(&review)).map_err(named)?;
     }
-    say(&match arguments.format {
-        Form::Terminal => show::terminal(&review, Paint::stdout()),
-        Form::Markdown => show::markdown(&review),
-        Form::Json => format!("{}\n", show::json(&review)),
-    })?;
-    Ok(if review.unjustified() == 0 { Outcome::Clean } else { Outcome::Found })
+    // For a person the message is enough; a comment or a program is told in its own form as well.
+    if review.error.is_none() || arguments.format != Form::Terminal {
+        say(&match arguments.format {
+            Form::Terminal => show::terminal(&review, Paint::stdout()),
+            Form::Markdown => show::markdown(&review),
+            Form::Json => format!("{}\n", show::json(&review)),
+        })?;
+    }
+    match (&review.error, review.unjustified()) {
+        (Some(error), _) => Err(Failure(show::one_line(error))),
+        (None, 0) => Ok(Outcome::Clean),
+        (None, _) => Ok(Outcome::Found),
+    }
+}
+
+fn compared(arguments: &Arguments) -> Result<Review, ReviewError> {
+    let here = PathBuf::from(".");
+    let git = Git::open(arguments.repository.as_ref().unwrap_or(&here))?;
+    let base = arguments.base.as_deref().unwrap_or_default();
+    review_repository(&git, base, arguments.head.as_deref())
 }
 
 fn read(file: &Path) -> Result<Review, Failure> {
     let named = |what: String| Failure(format!("{}: {what}", file.display()));
-    let len_bytes = std::fs::metadata(file).map_err(|error| named(error.to_string()))?.len();
+    let about = std::fs::metadata(file).map_err(|error| named(error.to_string()))?;
+    // A pipe or a device would be waited for, or never end.
+    if !about.is_file() {
+        return Err(named("no regular file; name the file that --report wrote".to_owned()));
+    }
+    let len_bytes = about.len();
     if len_bytes > LIMIT_BYTES {
         return Err(named(format!("{len_bytes} bytes are more than the limit of {LIMIT_BYTES}")));
     }

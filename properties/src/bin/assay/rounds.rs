@@ -1,11 +1,12 @@
 //! `assay rounds`: histories of speculative rounds on the transaction and its model; or a wrong decision
 //! planted in it, and the shortest history that shows it.
 
-use crate::{Failure, Outcome, repository, say};
+use crate::{Failure, Format, Outcome, repository, say};
 use kernels::backend::vm::VmBackend;
 use kernels::transaction::Planted;
+use properties::check::ToolError;
 use properties::corpus::replay_command;
-use properties::rounds::{Found, Search, script, search, write};
+use properties::rounds::{self, Found, MeaningOfRound, RoundReplay, Search, script, search, write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,63 @@ fn sound(arguments: &Arguments) -> Result<Outcome, Failure> {
     tell("the transaction", &found, None, seconds, histories)?;
     keep(arguments, &found, None)?;
     Ok(Outcome::Found)
+}
+
+/// The files among these that are histories; the others stay.
+pub fn take_histories(paths: &mut Vec<PathBuf>) -> Vec<PathBuf> {
+    let is_history = |path: &PathBuf| rounds::is_history(path);
+    let (histories, others) = std::mem::take(paths).into_iter().partition(is_history);
+    *paths = others;
+    histories
+}
+
+/// Replays histories on every backend of this build and says what became of them; whether one fails.
+/// Files that cannot be read join the `broken`.
+pub fn replay(
+    paths: &[PathBuf],
+    format: Format,
+    broken: &mut Vec<String>,
+) -> Result<bool, Failure> {
+    if paths.is_empty() {
+        return Ok(false);
+    }
+    let mut backends = kernels::backend::of_this_build().map_err(ToolError::from)?;
+    let mut fails = false;
+    for path in paths {
+        let replays = match rounds::replay(path, &mut backends) {
+            Ok(replays) => replays,
+            Err(error) => {
+                broken.push(error.to_string());
+                continue;
+            }
+        };
+        for replayed in replays {
+            fails |= replayed.meaning != MeaningOfRound::Passes;
+            let line = format!("{} {}\n", meant(&replayed.meaning), at(&replayed));
+            match format {
+                Format::Text => say(&line)?,
+                Format::Json => eprint!("{line}"),
+            }
+        }
+    }
+    Ok(fails)
+}
+
+fn at(replayed: &RoundReplay) -> String {
+    format!("{} on {}", replayed.path.display(), replayed.backend)
+}
+
+fn meant(meaning: &MeaningOfRound) -> String {
+    match meaning {
+        MeaningOfRound::Passes => "passes   ".to_owned(),
+        MeaningOfRound::Fails(violation) => format!("FAILS, {violation}:"),
+        MeaningOfRound::NotNoticed(None) => {
+            "FAILS, the planted fault breaks no promise any more:".to_owned()
+        }
+        MeaningOfRound::NotNoticed(Some(violation)) => {
+            format!("FAILS, the planted fault breaks another promise, {violation}:")
+        }
+    }
 }
 
 /// A wrong one; gives it back when nothing was found.

@@ -23,8 +23,9 @@ pub struct Arguments {
     /// Go on to the time limit even when every clause has its cases.
     #[arg(long)]
     until_time: bool,
-    /// First seed.
-    #[arg(long, default_value_t = 1)]
+    /// First seed: a number or a commit's hash. The same seed gives the same cases on any number of
+    /// threads.
+    #[arg(long, default_value = "1", value_parser = properties::choices::seed_of)]
     seed: u64,
     /// Worker threads; one a core by default.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]

@@ -3,7 +3,7 @@
 
 use super::super::change::{Change, Class, ContractReview, Reason, Review};
 use super::super::exercise::CASES;
-use super::{counts, is_trick, place, wanted};
+use super::{counts, is_trick, place, title, wanted};
 use std::fmt::Write as _;
 
 /// The first line, by which a comment is found again.
@@ -16,8 +16,15 @@ const MOST_TEXT: usize = 400;
 /// Most rows a contract gets.
 const MOST_ROWS: usize = 60;
 
-/// The comment.
+/// Most characters of all notes.
+const MOST_NOTED: usize = 6_000;
+
+/// The comment. What does not fit is counted, and what is weaker without a reason comes first.
 pub fn markdown(review: &Review) -> String {
+    if let Some(error) = &review.error {
+        let says = text(error);
+        return format!("{MARK}\n### Contract review: nothing could be compared\n\n{says}\n");
+    }
     let weaker = review.count(Class::Loosened) + review.count(Class::Incomparable);
     let title = match (review.unjustified(), weaker) {
         (0, 0) => "nothing is weaker".to_owned(),
@@ -26,25 +33,46 @@ pub fn markdown(review: &Review) -> String {
         (1, _) => "1 change is weaker without a reason".to_owned(),
         (many, _) => format!("{many} changes are weaker without a reason"),
     };
-    let mut out = format!("{MARK}\n### Contract review: {title}\n\n");
+    let read = if review.notes.is_empty() { "" } else { "; the notes are to be read" };
+    let mut out = format!("{MARK}\n### Contract review: {title}{read}\n\n");
     let _ = writeln!(out, "{} → {}: {}.", code(&review.base), code(&review.head), counts(review));
-    for note in &review.notes {
-        let _ = writeln!(out, "\n> {}", text(note));
-    }
-    let mut left_out = 0;
-    for contract in &review.contracts {
+    out.push_str(&notes(review));
+    let mut contracts: Vec<&ContractReview> = review.contracts.iter().collect();
+    let unjustified = |contract: &ContractReview| {
+        contract.changes.iter().filter(|change| change.is_unjustified()).count()
+    };
+    contracts.sort_by_key(|contract| unjustified(contract) == 0);
+    let (mut left_out, mut weaker) = (0, 0);
+    for contract in contracts {
         let room = MOST_CHARS.saturating_sub(out.chars().count());
         match one(contract, room) {
             Some(part) => out.push_str(&part),
-            None => left_out += 1,
+            None => {
+                left_out += 1;
+                weaker += unjustified(contract);
+            }
         }
     }
     out.push_str(&kernels(review, MOST_CHARS.saturating_sub(out.chars().count())));
     if left_out > 0 {
         let _ = writeln!(
             out,
-            "\n{left_out} more contracts changed: `assay review --base …` shows them."
+            "\n{left_out} more contracts changed, {weaker} of their changes weaker without a reason: `assay review --base …` shows them."
         );
+    }
+    out
+}
+
+/// What a reader must know of the comparison; of many, the first and how many more.
+fn notes(review: &Review) -> String {
+    let mut out = String::new();
+    for (place, note) in review.notes.iter().enumerate() {
+        let line = format!("\n> {}\n", text(note));
+        if out.chars().count() + line.chars().count() > MOST_NOTED {
+            let _ = writeln!(out, "\n> {} more notes.", review.notes.len() - place);
+            break;
+        }
+        out.push_str(&line);
     }
     out
 }
@@ -52,8 +80,7 @@ pub fn markdown(review: &Review) -> String {
 /// A contract's part in so much room; `None` where not even its first changes fit.
 fn one(contract: &ContractReview, room: usize) -> Option<String> {
     let mut out = String::new();
-    let name = if contract.contract.is_empty() { "golden answers" } else { &contract.contract };
-    let _ = writeln!(out, "\n#### {} <sub>{}</sub>\n", text(name), code(&contract.file));
+    let _ = writeln!(out, "\n#### {} <sub>{}</sub>\n", text(title(contract)), code(&contract.file));
     let reasons = contract.changes.iter().any(|change| change.class.needs_reason());
     let (head, rule) = if reasons {
         ("| | clause | change | reason |", "|---|---|---|---|")
@@ -78,11 +105,16 @@ fn one(contract: &ContractReview, room: usize) -> Option<String> {
     if rows == 0 {
         return None;
     }
-    let more = contract.changes.len() - rows;
-    if more > 0 {
+    let rest = &contract.changes[rows..];
+    if !rest.is_empty() {
+        let weaker = match rest.iter().filter(|change| change.is_unjustified()).count() {
+            0 => String::new(),
+            many => format!(", {many} of them weaker without a reason"),
+        };
         let _ = writeln!(
             out,
-            "\n{more} more changes of this contract: `assay review --base …` shows them."
+            "\n{} more changes{weaker}: `assay review --base …` shows them.",
+            rest.len()
         );
     }
     Some(out + &end)
@@ -134,7 +166,8 @@ fn kernels(review: &Review, room: usize) -> String {
         if let Some(mismatch) = &kernel.mismatch {
             changed.push(format!("⚠️ {}", text(mismatch)));
         }
-        let judged: Vec<String> = kernel.judged_by.iter().map(|name| code(name)).collect();
+        let judged: Vec<String> =
+            kernel.judged_by.iter().take(MOST_ROWS).map(|name| code(name)).collect();
         let judged = if judged.is_empty() { "no contract".to_owned() } else { judged.join(", ") };
         if changed.is_empty() {
             changed.push("source and PTX".to_owned());

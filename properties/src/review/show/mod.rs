@@ -5,7 +5,7 @@ mod markdown;
 mod terminal;
 
 pub use markdown::{MARK, markdown};
-pub use terminal::terminal;
+pub use terminal::{one_line, terminal};
 
 use super::change::{Class, ContractReview, Review};
 
@@ -53,6 +53,11 @@ fn wanted(contract: &ContractReview) -> Option<String> {
     Some(format!("- {{{version}clauses: [{clauses}], because: \"…\", link: \"https://…\"}}"))
 }
 
+/// What a contract's part is called.
+fn title(contract: &ContractReview) -> &str {
+    if contract.contract.is_empty() { "of no contract" } else { &contract.contract }
+}
+
 /// Where that entry goes.
 fn place(contract: &ContractReview) -> String {
     match contract.file == super::ELSEWHERE {
@@ -62,7 +67,7 @@ fn place(contract: &ContractReview) -> String {
 }
 
 /// Whether a character says something other than itself: it moves, hides or turns the text around it.
-fn is_trick(c: char) -> bool {
+pub(super) fn is_trick(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{061c}')
 }

@@ -2,12 +2,15 @@
 
 use super::super::change::{Change, Class, ContractReview, Reason, Review};
 use super::super::exercise::CASES;
-use super::{counts, is_trick, place, wanted};
+use super::{counts, is_trick, place, title, wanted};
 use crate::report::Paint;
 use std::fmt::Write as _;
 
 /// The review, ending in a newline.
 pub fn terminal(review: &Review, paint: Paint) -> String {
+    if let Some(error) = &review.error {
+        return format!("nothing could be compared: {}\n", clean(error));
+    }
     let mut out = format!("{} → {}\n", clean(&review.base), clean(&review.head));
     for note in &review.notes {
         let _ = writeln!(out, "  note: {}", clean(note));
@@ -34,9 +37,8 @@ pub fn terminal(review: &Review, paint: Paint) -> String {
 }
 
 fn one(out: &mut String, contract: &ContractReview, paint: Paint) {
-    let name = if contract.contract.is_empty() { "golden answers" } else { &contract.contract };
-    let _ =
-        writeln!(out, "\n{}  {}", paint.strong(&clean(name)), paint.faint(&clean(&contract.file)));
+    let (name, file) = (clean(title(contract)), clean(&contract.file));
+    let _ = writeln!(out, "\n{}  {}", paint.strong(&name), paint.faint(&file));
     let width =
         contract.changes.iter().map(|change| change.clause.chars().count()).max().unwrap_or(0);
     for change in &contract.changes {
@@ -86,6 +88,11 @@ fn kernels(out: &mut String, review: &Review, paint: Paint) {
             let _ = writeln!(out, "    {}", paint.bad(&clean(mismatch)));
         }
     }
+}
+
+/// A message as one line.
+pub fn one_line(message: &str) -> String {
+    clean(message)
 }
 
 /// Text that moves no cursor and turns no direction.

@@ -1,0 +1,95 @@
+//! How small failures get, over planted ones of every contract: the table of properties/SHRINKING.md.
+//! `cargo run --release -p properties --example shrinking [FAILURES A CONTRACT] > properties/SHRINKING.md`
+
+use properties::check::ToolError;
+use properties::mutate::shrunk::{Kernels, Planted, planted};
+use properties::subject::known_subjects;
+
+/// Failures planted in each kernel, unless another number is asked for.
+const FAILURES: usize = 36;
+/// One shrunk case in this many has every single edit tried on it once more.
+const EVERY: usize = 4;
+const SEED: u64 = 6;
+
+struct Line {
+    name: &'static str,
+    failures: Vec<Planted>,
+    /// Shrunk cases tried once more, edits tried, edits that kept the failure.
+    again: [usize; 3],
+}
+
+fn main() -> Result<(), ToolError> {
+    let asked = std::env::args().nth(1).and_then(|count| count.parse().ok());
+    let count = asked.unwrap_or(FAILURES);
+    let mut lines = Vec::new();
+    for subject in known_subjects() {
+        let (kernels, failures) = planted(subject, count, SEED)?;
+        eprintln!("{}: {} failures shrunk", subject.name(), failures.len());
+        let again = tried_again(&kernels, &failures)?;
+        lines.push(Line { name: subject.name(), failures, again });
+    }
+    print(&lines);
+    Ok(())
+}
+
+fn tried_again(kernels: &Kernels<'_>, failures: &[Planted]) -> Result<[usize; 3], ToolError> {
+    let mut again = [0; 3];
+    for failure in failures.iter().step_by(EVERY).filter(|failure| failure.shrunk.finished) {
+        let (edits, alike) = failure.single_edits(kernels)?;
+        again[0] += 1;
+        again[1] += edits;
+        again[2] += usize::from(alike.is_some());
+        if let Some(case) = alike {
+            eprintln!("still fails: {:?}\n{case:?}", failure.mutant);
+        }
+    }
+    Ok(again)
+}
+
+fn print(lines: &[Line]) {
+    println!("{}", include_str!("shrinking.md").trim_end());
+    println!();
+    println!(
+        "| contract | failures | elements drawn | elements left | 90 % at most | cases judged | 90 % at most | \
+         seconds | 90 % at most | unfinished | tried again | edits | that kept it |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    for line in lines {
+        row(line.name, &line.failures.iter().collect::<Vec<_>>(), line.again);
+    }
+    let all: Vec<&Planted> = lines.iter().flat_map(|line| &line.failures).collect();
+    let sum = |at: usize| lines.iter().map(|line| line.again[at]).sum();
+    row("**all**", &all, [sum(0), sum(1), sum(2)]);
+}
+
+fn row(name: &str, failures: &[&Planted], again: [usize; 3]) {
+    let of = |value: &dyn Fn(&Planted) -> f64| {
+        let mut values: Vec<f64> = failures.iter().map(|failure| value(failure)).collect();
+        values.sort_by(f64::total_cmp);
+        move |share: usize| {
+            values
+                .get((values.len() * share / 100).min(values.len().max(1) - 1))
+                .copied()
+                .unwrap_or(0.0)
+        }
+    };
+    let before = of(&|failure| failure.elements()[0] as f64);
+    let after = of(&|failure| failure.elements()[1] as f64);
+    let judged = of(&|failure| failure.shrunk.tried as f64);
+    let seconds = of(&|failure| failure.seconds);
+    let unfinished = failures.iter().filter(|failure| !failure.shrunk.finished).count();
+    println!(
+        "| {name} | {} | {} | {} | {} | {} | {} | {:.3} | {:.3} | {unfinished} | {} | {} | {} |",
+        failures.len(),
+        before(50),
+        after(50),
+        after(90),
+        judged(50),
+        judged(90),
+        seconds(50),
+        seconds(90),
+        again[0],
+        again[1],
+        again[2],
+    );
+}

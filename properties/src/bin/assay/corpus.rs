@@ -1,0 +1,143 @@
+//! `assay corpus`: what could leave the corpora, what they give a fuzzer, and their cases in today's
+//! form. Nothing is changed unless asked for with `--write`.
+
+use crate::{Failure, Outcome, repository, say, subjects};
+use properties::corpus::migrate::migrate;
+use properties::corpus::minimize::{Minimal, Stays, minimize};
+use properties::fuzzing::export::{Exported, export};
+use properties::subject::known_subjects;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    what: What,
+    /// Where the corpora are.
+    #[arg(long, value_name = "FOLDER", global = true)]
+    corpora: Option<PathBuf>,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Cases that exercise nothing the others do not. Those a person or an issue speaks of stay.
+    Minimize {
+        /// Contracts; all when none is named.
+        contracts: Vec<String>,
+        /// Remove them; otherwise they are only named.
+        #[arg(long)]
+        write: bool,
+    },
+    /// Stored cases as inputs of the fuzz targets, so that a run starts from everything known.
+    Export {
+        /// Contracts; all when none is named.
+        contracts: Vec<String>,
+        /// Where the targets' corpora are; a folder a target.
+        #[arg(long, value_name = "FOLDER")]
+        to: Option<PathBuf>,
+    },
+    /// Cases written for an older version of their contract, in today's form. Those that cannot be
+    /// carried over are named, with the reason, and stay as they are.
+    Migrate {
+        /// Contracts; all when none is named.
+        contracts: Vec<String>,
+        /// Write them; otherwise they are only named.
+        #[arg(long)]
+        write: bool,
+    },
+}
+
+pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
+    let root = arguments.corpora.unwrap_or_else(|| repository().join("corpora"));
+    match arguments.what {
+        What::Minimize { contracts, write } => minimized(&root, &contracts, write),
+        What::Export { contracts, to } => {
+            let to = to.unwrap_or_else(|| repository().join("fuzz/corpus"));
+            exported(&root, &contracts, &to)
+        }
+        What::Migrate { contracts, write } => migrated(&root, &contracts, write),
+    }
+}
+
+fn minimized(root: &Path, contracts: &[String], write: bool) -> Result<Outcome, Failure> {
+    let mut unreadable = Vec::new();
+    for subject in subjects(contracts)? {
+        let minimal = minimize(root, subject)?;
+        if write {
+            for path in &minimal.spare {
+                std::fs::remove_file(path)
+                    .map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+            }
+        }
+        unreadable.extend(minimal.kept.iter().filter_map(|(_, why)| match why {
+            Stays::Unreadable(why) => Some(why.clone()),
+            _ => None,
+        }));
+        say(&shown(subject.name(), &minimal, write))?;
+    }
+    if unreadable.is_empty() {
+        Ok(Outcome::Clean)
+    } else {
+        Err(Failure(unreadable.join("\nassay: ")))
+    }
+}
+
+fn shown(name: &str, minimal: &Minimal, write: bool) -> String {
+    let mut out = String::new();
+    for (path, why) in &minimal.kept {
+        let _ = writeln!(out, "stays     {}: {why}", path.display());
+    }
+    let word = if write { "removed  " } else { "could go " };
+    for path in &minimal.spare {
+        let _ = writeln!(out, "{word} {}", path.display());
+    }
+    let _ = writeln!(
+        out,
+        "{name}: {} of {} cases cover all {} clauses, edges and clauses shown{}",
+        minimal.kept.len(),
+        minimal.kept.len() + minimal.spare.len(),
+        minimal.covered,
+        if write || minimal.spare.is_empty() { "" } else { "; --write removes the others" },
+    );
+    out
+}
+
+fn exported(root: &Path, contracts: &[String], to: &Path) -> Result<Outcome, Failure> {
+    let all: Vec<_> =
+        if contracts.is_empty() { known_subjects().collect() } else { subjects(contracts)? };
+    let mut broken = Vec::new();
+    for subject in all {
+        let folder = to.join(subject.name());
+        let Exported { written, refused } = export(root, subject, &folder)?;
+        if written > 0 || !refused.is_empty() {
+            say(&format!("{}: {written} inputs in {}\n", subject.name(), folder.display()))?;
+        }
+        broken.extend(refused);
+    }
+    if broken.is_empty() { Ok(Outcome::Clean) } else { Err(Failure(broken.join("\nassay: "))) }
+}
+
+fn migrated(root: &Path, contracts: &[String], write: bool) -> Result<Outcome, Failure> {
+    let mut refused = Vec::new();
+    for subject in subjects(contracts)? {
+        let migrated = migrate(root, subject.contract, write)?;
+        let word = if write { "written " } else { "is older" };
+        let lines: String =
+            migrated.carried.iter().map(|path| format!("{word} {}\n", path.display())).collect();
+        say(&format!(
+            "{lines}{}: {} in the form of version {}, {} older, {} that cannot be carried over{}\n",
+            subject.name(),
+            migrated.current,
+            subject.contract.version,
+            migrated.carried.len(),
+            migrated.refused.len(),
+            if write || migrated.carried.is_empty() {
+                ""
+            } else {
+                "; --write writes the older ones"
+            },
+        ))?;
+        refused.extend(migrated.refused);
+    }
+    if refused.is_empty() { Ok(Outcome::Clean) } else { Err(Failure(refused.join("\nassay: "))) }
+}

@@ -1,0 +1,214 @@
+//! What judges, where no comparison of contracts shows what a change does: the registry of contracts,
+//! whose loss of a name is looser, and all other files of the tree, of which a reader is told.
+
+use super::change::Class;
+use super::sides::Record;
+use super::tree::Tree;
+use std::collections::BTreeSet;
+
+/// Where the names of all contracts stand.
+const REGISTRY: &str = "contracts/src/builtin.rs";
+/// The steps that a change must pass.
+const STEPS: &str = ".ci/run";
+/// Most files that are named.
+const MOST: usize = 8;
+
+/// The contracts that are judged, by the registries of both trees; `None` where there is none to read.
+pub struct Registry {
+    before: Option<BTreeSet<String>>,
+    after: Option<BTreeSet<String>>,
+}
+
+impl Registry {
+    /// Of two trees.
+    pub fn read(base: &Tree<'_>, head: &Tree<'_>) -> Registry {
+        let names = |tree: &Tree<'_>| {
+            let text = tree.has(REGISTRY).then(|| tree.text(REGISTRY).ok()).flatten()?;
+            registered(&text)
+        };
+        Registry { before: names(base), after: names(head) }
+    }
+
+    /// A contract both trees have, and only one judges.
+    pub fn compare(&self, record: &mut Record, was: &str, is: &str) {
+        let has = |side: &Option<BTreeSet<String>>, name: &str| {
+            side.as_ref().is_some_and(|names| names.contains(name))
+        };
+        let clause = &format!("registry.{is}");
+        match (has(&self.before, was), has(&self.after, is)) {
+            (true, false) => {
+                let says = format!("{is} is in no registry any more: nothing judges by it");
+                record.gone(clause, Class::Loosened, says, was.to_owned());
+            }
+            (false, true) => {
+                let says = format!("{is} is in the registry now: its kernel is judged by it");
+                record.new_at(clause, Class::Tightened, says, is.to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The names in `registry! { family { name … } … }`.
+fn registered(text: &str) -> Option<BTreeSet<String>> {
+    let text = uncommented(text);
+    let (_, body) = text.split_once("macro_rules! registry")?.1.split_once("$callback!")?;
+    let body = body.split_once('{')?.1;
+    let (mut depth, mut names) = (1, BTreeSet::new());
+    let mut word = String::new();
+    for c in body.chars() {
+        if c.is_alphanumeric() || c == '_' {
+            word.push(c);
+            continue;
+        }
+        if depth == 2 && !word.is_empty() {
+            names.insert(word.clone());
+        }
+        word.clear();
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    Some(names)
+}
+
+/// Rust without its comments, as far as names in a macro's body go.
+fn uncommented(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("/*") {
+        let line = rest.find("//").unwrap_or(rest.len());
+        if line < at {
+            let end = rest[line..].find('\n').map_or(rest.len(), |end| line + end);
+            out.push_str(&rest[..line]);
+            rest = &rest[end..];
+        } else {
+            out.push_str(&rest[..at]);
+            rest = rest[at..].find("*/").map_or("", |end| &rest[at + end + 2..]);
+        }
+    }
+    out.push_str(rest);
+    let code = out.lines().map(|line| line.split("//").next().unwrap_or(line));
+    code.collect::<Vec<_>>().join("\n")
+}
+
+/// Words about changes to what judges.
+pub fn notes(base: &Tree<'_>, head: &Tree<'_>) -> Vec<String> {
+    let gone = base.paths().filter(|path| is_judge(path) && !head.has(path));
+    let mut all: Vec<(u8, String)> = gone.map(|path| (0, format!("{path} (deleted)"))).collect();
+    let other = head.paths().filter(|path| is_judge(path) && !base.same(path, head, path));
+    let mut changed = Vec::new();
+    for path in other {
+        all.push((1 + weight(path), path.to_owned()));
+        changed.push(path);
+    }
+    all.sort();
+    let mut notes = Vec::new();
+    let shown: Vec<&str> = all.iter().take(MOST).map(|(_, path)| path.as_str()).collect();
+    let shown = shown.join(", ");
+    match all.len() {
+        0 => return notes,
+        few if few <= MOST => {
+            notes.push(format!("What judges changed too, and is to be read: {shown}"));
+        }
+        many => notes.push(format!(
+            "What judges changed too, and is to be read: {shown} and {} more files",
+            many - MOST
+        )),
+    }
+    notes.extend(tests(base, head));
+    notes.extend(steps(base, head));
+    notes
+}
+
+/// Whether a file has a say without being compared: all but what is compared and what is only read.
+fn is_judge(path: &str) -> bool {
+    let compared = path.starts_with("corpora/")
+        || path.starts_with("kernels/cuda/")
+        || path.starts_with("kernels/ptx/")
+        || path.starts_with("kernels/bench/")
+        || is_contract(path)
+        || path == super::ELSEWHERE;
+    let read = path.ends_with(".md") || path.starts_with("LICENSE");
+    !compared && !read
+}
+
+/// Whether a path is a contract's: `contracts/<family>/<kernel>.yaml`.
+pub fn is_contract(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    matches!(parts.as_slice(), ["contracts", family, file]
+        if !["src", "tests"].contains(family) && file.ends_with(".yaml"))
+}
+
+/// Least for what decides whether anything is judged at all.
+fn weight(path: &str) -> u8 {
+    let begins = |with: &str| path.starts_with(with);
+    match () {
+        () if begins(".") || !path.contains('/') => 0,
+        () if path.contains("/tests/") || begins("reference/") => 1,
+        () if begins("properties/") || begins("contracts/") => 2,
+        () => 3,
+    }
+}
+
+/// Tests fewer, and tests that no longer run, over all Rust files.
+fn tests(base: &Tree<'_>, head: &Tree<'_>) -> Option<String> {
+    let count = |tree: &Tree<'_>, other: &Tree<'_>| {
+        let differs = |path: &&str| path.ends_with(".rs") && !tree.same(path, other, path);
+        let texts = tree.paths().filter(differs).filter_map(|path| tree.text(path).ok());
+        texts.fold((0_usize, 0_usize), |(tests, ignored), text| {
+            let lines = |with: &str| {
+                text.lines().filter(|line| line.trim_start().starts_with(with)).count()
+            };
+            (tests + lines("#[test]"), ignored + lines("#[ignore"))
+        })
+    };
+    let ((old, old_ignored), (new, new_ignored)) = (count(base, head), count(head, base));
+    let fewer = (new < old).then(|| format!("{} fewer `#[test]`", old - new));
+    let ignored = (new_ignored > old_ignored)
+        .then(|| format!("{} more `#[ignore]`", new_ignored - old_ignored));
+    let parts: Vec<String> = [fewer, ignored].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("Tests: {}", parts.join(", ")))
+}
+
+/// Steps that a change need no longer pass.
+fn steps(base: &Tree<'_>, head: &Tree<'_>) -> Option<String> {
+    let lines = |tree: &Tree<'_>| -> Vec<String> {
+        let text =
+            if tree.has(STEPS) { tree.text(STEPS).unwrap_or_default() } else { String::new() };
+        let steps = text.lines().map(str::trim).filter(|line| line.starts_with("step "));
+        steps.map(str::to_owned).collect()
+    };
+    if base.same(STEPS, head, STEPS) {
+        return None;
+    }
+    let after = lines(head);
+    let gone: Vec<String> = lines(base).into_iter().filter(|step| !after.contains(step)).collect();
+    (!gone.is_empty()).then(|| format!("{STEPS} no longer does: {}", gone.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_is_read_without_its_comments() {
+        let text = "macro_rules! registry {\n ($callback:ident) => { $callback! {\n first { one two } // third { three }\n /* fourth { four } */ second { five /* six */ }\n } };\n}\nmacro_rules! embed { ($a:ident { $b:ident }) => { c { d } } }";
+        let names = registered(text).expect("a registry");
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["five", "one", "two"]);
+        assert_eq!(registered("const A: u8 = 1;"), None);
+        let own = std::fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../contracts/src/builtin.rs"
+        ));
+        let own = registered(&own.expect("readable")).expect("a registry");
+        let shipped: BTreeSet<String> =
+            contracts::builtin().iter().map(|contract| contract.contract.clone()).collect();
+        assert_eq!(own, shipped);
+    }
+}

@@ -1,0 +1,8 @@
+//! The one registry.
+macro_rules! registry {
+    ($callback:ident) => {
+        $callback! {
+            families { scale_rows sum_rows }
+        }
+    };
+}

@@ -1,0 +1,1 @@
+__device__ float carried() { return 1.0f; }
