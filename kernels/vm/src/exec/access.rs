@@ -426,12 +426,16 @@ pub(crate) fn acquire(machine: &mut Machine<'_>, target: Target, me: Toucher) {
     }
 }
 
-/// What an access of another block stands against it, as a fault.
+/// What an access of another block or warp stands against it, as a fault.
 #[cold]
 pub(crate) fn block_race(machine: &Machine<'_>, address: u64, foe: Foe) -> Box<Trouble> {
     let address = address + foe.byte as u64;
     let buffer = machine.buffer_place(address);
-    let kind = FaultKind::BlockRace { buffer, address, race: foe.race };
+    let race = foe.race;
+    let kind = match foe.other.block {
+        Some(_) => FaultKind::BlockRace { buffer, address, race },
+        None => FaultKind::WarpRace { buffer, address, race },
+    };
     Box::new(Trouble { kind, other: Some(foe.other) })
 }
 
@@ -511,7 +515,7 @@ pub(crate) fn read_one<const CHECKS: bool>(
                 return Ok(());
             }
             if CHECKS && machine.races.on && !constant(page, at..at + len) {
-                let act = Act { store: false, strong, harmless: false };
+                let act = Act { store: false, strong, harmless: false, same: false };
                 let page_len = page.data.len();
                 if let Err(foe) = machine.races.touch(&mut page.shadow, page_len, at, len, me, act)
                 {
@@ -579,7 +583,7 @@ fn read_other<const CHECKS: bool>(
                 None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
             }
             if CHECKS && machine.races.on && machine.module.writable[offset as usize] {
-                let act = Act { store: false, strong, harmless: false };
+                let act = Act { store: false, strong, harmless: false, same: false };
                 touch_data(machine, offset, len, me, act)?;
             }
         }

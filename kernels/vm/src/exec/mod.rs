@@ -276,7 +276,8 @@ fn run(
     scratch.data.clear();
     scratch.data.extend_from_slice(&module.data);
     let blocks: u64 = launch.grid.iter().map(|n| u64::from(*n)).product();
-    let recorded = options.checks && blocks > 1;
+    let threads: u32 = launch.block.iter().product();
+    let recorded = options.checks && (blocks > 1 || threads > 32);
     if recorded {
         let races = &mut scratch.races;
         let (code, data) = (entry.code.len(), module.data.len());

@@ -362,8 +362,8 @@ pub(crate) fn write_one<const CHECKS: bool>(
                 && let Some((page, at)) = machine.memory.window(address, len as u64)
             {
                 let declared = page.marks[at..at + len].iter().all(|m| m & marks::SAME_VALUE != 0);
-                let same = declared && page.data[at..at + len] == *data;
-                let act = Act { store: true, strong, harmless: same && !strong };
+                let same = !strong && page.data[at..at + len] == *data;
+                let act = Act { store: true, strong, harmless: same && declared, same };
                 let page_len = page.data.len();
                 let touched = machine.races.touch(&mut page.shadow, page_len, at, len, me, act);
                 if let Err(foe) = touched {
@@ -428,7 +428,8 @@ fn write_other<const CHECKS: bool>(
                 return Err(FaultKind::ConstWrite { offset }.into());
             }
             if CHECKS && machine.races.on {
-                let act = Act { store: true, strong, harmless: false };
+                let same = !strong && machine.data[range.clone()] == *data;
+                let act = Act { store: true, strong, harmless: false, same };
                 touch_data(machine, offset, len, me, act)?;
             }
             machine.data[range].copy_from_slice(data);
