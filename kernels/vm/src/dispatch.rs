@@ -1,8 +1,10 @@
 //! Chooses the hot loop's build for this processor and speaks to libFuzzer. The only unsafe code
 //! of the crate. The loop's wrappers bear `__sanitizer_` names so that LLVM's coverage
-//! instrumentation leaves them alone: the fuzzer sees the kernel's edges, not the machine's.
+//! instrumentation leaves them alone: the fuzzer sees the kernel's edges, not the machine's. Under
+//! the fuzzer what they often call is inlined into them, for the same reason.
 #![allow(unsafe_code)]
 
+use crate::exec::floor::{Floor, Halt};
 use crate::exec::lane::{Kernel, Slots, with_kernels};
 use crate::exec::machine::Machine;
 use crate::exec::product::{MatrixModel, Operands};
@@ -11,6 +13,7 @@ use crate::exec::warp::Warp;
 use crate::exec::{access, alu, atomic, collective, lane, matrix, product as products, store};
 use crate::program::{Access, Action, Approx, Atomic, Matrix, Product, Slot};
 use crate::watch;
+use std::cell::Cell;
 
 /// Runs a warp until it blocks, ends or uses up its slice.
 pub(crate) fn run_warp(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome, Box<Raised>> {
@@ -26,6 +29,13 @@ pub(crate) fn run_warp(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Out
     run_portable(warp, machine)
 }
 
+/// Runs the blocks of a launch.
+// SAFETY: the name is this crate's alone; nothing else defines or looks it up.
+#[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_run_blocks"))]
+pub(crate) fn run_blocks(floor: &mut Floor<'_>, machine: &mut Machine<'_>) -> Result<(), Halt> {
+    floor.run(machine)
+}
+
 /// A matrix product of a whole warp.
 #[inline(always)]
 pub(crate) fn product(
@@ -36,9 +46,9 @@ pub(crate) fn product(
     model: MatrixModel,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if vectors.is_some() {
+    if let Some(vectors) = vectors {
         // SAFETY: as in `run_warp`.
-        return unsafe { product_wide(warp, operands, what, model) };
+        return unsafe { product_wide(vectors, warp, operands, what, model) };
     }
     let _ = vectors;
     product_portable(warp, operands, what, model);
@@ -46,10 +56,41 @@ pub(crate) fn product(
 
 /// Proof that this processor has everything the wide build needs; `detect` alone makes one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wide(());
+pub(crate) struct Wide {
+    /// It has 512-bit vectors too, and is of those that do not slow down for them.
+    wider: bool,
+}
 
-/// The wide build, where this processor can run it.
+#[cfg(test)]
+impl Wide {
+    /// The same without 512-bit vectors.
+    pub(crate) fn narrower(self) -> Wide {
+        Wide { wider: false }
+    }
+}
+
+thread_local! {
+    static PORTABLY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `f` as on a processor without AVX2: the modules that it parses and the launches that it makes
+/// on this thread take the portable build, whose results are the same.
+pub fn portably<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            PORTABLY.set(self.0);
+        }
+    }
+    let _restore = Restore(PORTABLY.replace(true));
+    f()
+}
+
+/// The wide build, where this processor can run it and nobody asks for the portable one.
 pub(crate) fn detect() -> Option<Wide> {
+    if PORTABLY.get() {
+        return None;
+    }
     #[cfg(target_arch = "x86_64")]
     {
         let all = is_x86_feature_detected!("avx2")
@@ -59,7 +100,8 @@ pub(crate) fn detect() -> Option<Wide> {
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("popcnt")
             && is_x86_feature_detected!("lzcnt");
-        all.then_some(Wide(()))
+        let wider = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vbmi");
+        all.then_some(Wide { wider })
     }
     #[cfg(not(target_arch = "x86_64"))]
     None
@@ -323,9 +365,25 @@ fn product_portable(warp: &mut Warp, operands: &mut Operands, what: &Product, mo
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_product_wide"))]
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt")]
-fn product_wide(warp: &mut Warp, operands: &mut Operands, what: &Product, model: MatrixModel) {
+fn product_wide(
+    vectors: Wide,
+    warp: &mut Warp,
+    operands: &mut Operands,
+    what: &Product,
+    model: MatrixModel,
+) {
     match model {
-        MatrixModel::H200 => products::wide::product(warp, operands, what),
+        MatrixModel::H200 => {
+            let (work, mut tile) = products::wide::begin(warp, operands, what);
+            if vectors.wider {
+                // SAFETY: `wider` is set only after `detect` found every feature that these sums are
+                // compiled for.
+                unsafe { products::wider::sums(work.left, work.right, &mut tile) };
+            } else {
+                products::wide::sums(work.left, work.right, &mut tile);
+            }
+            products::wide::finish(warp, what, &work, tile);
+        }
         MatrixModel::F32 => products::wide::plain(warp, operands, what),
     }
 }
@@ -406,6 +464,16 @@ mod fuzzer {
         static FIRST_HOST_COUNTER: AtomicU8;
         #[link_name = "__stop___sancov_cntrs"]
         static END_OF_HOST_COUNTERS: AtomicU8;
+    }
+
+    /// Options of AddressSanitizer for every fuzz target, which the variable of that name may override.
+    /// Each allocation's stack is not kept: that takes a tenth of the time, and a crash that needs it
+    /// runs again with `ASAN_OPTIONS=malloc_context_size=30`. What was freed stays unusable for the
+    /// next 16 MiB.
+    // SAFETY: the runtime looks the name up and reads the string; nothing else defines it.
+    #[unsafe(no_mangle)]
+    pub extern "C" fn __asan_default_options() -> *const std::ffi::c_char {
+        c"malloc_context_size=0:quarantine_size_mb=16:detect_stack_use_after_return=0".as_ptr()
     }
 
     pub fn count_feature(key: u64) {

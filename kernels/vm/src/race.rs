@@ -184,7 +184,8 @@ impl Races {
         self.log_access(me, piece, strong)
     }
 
-    #[inline(never)]
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    #[cfg_attr(not(feature = "libfuzzer"), inline(never))]
     fn log_access(&mut self, me: Toucher, piece: usize, strong: bool) -> u32 {
         let index = self.next;
         if index - self.first >= LOG {
@@ -267,6 +268,7 @@ impl Races {
     }
 
     /// A fence of the whole GPU by a warp.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn fence(&mut self, warp: u32) {
         if self.on {
             self.order.fence(&mut self.standing, warp);
@@ -274,6 +276,7 @@ impl Races {
     }
 
     /// The threads of the block meet, at a barrier or through shared memory.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn meet(&mut self) {
         if self.on && self.synchronises {
             self.order.barrier(&mut self.standing, self.next);
@@ -281,6 +284,7 @@ impl Races {
     }
 
     /// A strong load of an address of global memory.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn acquire(&mut self, warp: u32, address: u64) {
         if self.synchronises {
             self.order.acquire(&mut self.standing, warp, address / 8);
@@ -288,6 +292,7 @@ impl Races {
     }
 
     /// A strong store to it.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn release(&mut self, warp: u32, address: u64, fenced: bool) {
         if self.synchronises {
             if fenced {

@@ -8,6 +8,8 @@
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod wide;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod wider;
 
 use super::warp::{Warp, lanes};
 use crate::float::{NAN_F32, Rounding, narrow, power_of_two};
@@ -43,7 +45,7 @@ const HIGHEST: i32 = 120;
 
 /// Left factors, of which each row is scaled so that its largest exponent is 1.
 #[derive(Default)]
-struct Left {
+pub(crate) struct Left {
     /// `[k / 8][row][k % 8]`
     values: [[[f32; 8]; 16]; 2],
     /// Exponents below the row's largest, a byte each, in an order of k that `Right` shares.
@@ -59,7 +61,7 @@ struct Left {
 
 /// Right factors, of which each column is scaled so that its largest exponent is 1.
 #[derive(Default)]
-struct Right {
+pub(crate) struct Right {
     /// `[k][column]`
     values: [[f32; 8]; 16],
     /// Exponents below the column's largest, a byte each column.
@@ -123,9 +125,9 @@ pub(crate) struct Operands {
 const RIGHT_KEPT: usize = 4;
 
 /// What one product works on.
-struct Work<'o> {
-    left: &'o mut Left,
-    right: &'o mut Right,
+pub(crate) struct Work<'o> {
+    pub left: &'o mut Left,
+    pub right: &'o mut Right,
     new_left: bool,
     new_right: bool,
 }

@@ -7,6 +7,7 @@ use crate::shared::{Other, Toucher};
 
 impl Races {
     /// Records an access of one lane or finds what it races with.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn touch(
         &mut self,
         shadow: &mut Shadow,
@@ -32,6 +33,7 @@ impl Races {
         Ok(())
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub(super) fn touch_cell(
         &self,
         shadow: &mut Shadow,
@@ -87,6 +89,7 @@ impl Races {
     }
 
     /// Compares an access with those recorded of the same bytes; returns the records after it.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn judge(&self, old: Records, mine: u32, act: Act) -> Result<Records, (RaceKind, u32)> {
         let mut new = old;
         let harmless = act.harmless && !self.strong(old.writer);
@@ -121,25 +124,30 @@ impl Races {
         Ok(new)
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub(super) fn logged(&self, record: u32) -> Option<&Logged> {
         self.log.get(index_of(record).checked_sub(self.first)? as usize)
     }
 
     /// Whether a record is of this launch.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub(super) fn current(&self, record: u32) -> bool {
         index_of(record) >= self.first
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn own(&self, record: u32) -> bool {
         self.current(record)
             && self.logged(record).is_some_and(|logged| logged.serial == self.standing.serial)
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn strong(&self, record: u32) -> bool {
         self.logged(record).is_some_and(|logged| logged.strong)
     }
 
     /// Whether a recorded access and mine are of two blocks, not both strong and not ordered.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn races(&self, record: u32, mine: u32, strong: bool) -> bool {
         if !self.current(record) || self.own(record) {
             return false;

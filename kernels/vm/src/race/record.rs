@@ -68,7 +68,8 @@ fn among<const STORE: bool>(
 impl Races {
     /// Records weak accesses of lanes side by side, `piece` bytes each from that of `me` on, when
     /// no other block is in the way; false asks for [`Races::touch`].
-    #[inline(never)]
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    #[cfg_attr(not(feature = "libfuzzer"), inline(never))]
     pub fn run<const STORE: bool>(
         &mut self,
         shadow: &mut Shadow,
