@@ -124,6 +124,7 @@ pub(super) fn read(
                 store: false,
                 strong,
                 harmless: false,
+                same: false,
             })?;
         }
         if let Some((page, at)) = machine.memory.window(address, len as u64) {
@@ -168,8 +169,8 @@ pub(super) fn write(
             record(machine, address, len, me, |page, at| {
                 let declared = page.marks[at.clone()].iter().all(|m| m & marks::SAME_VALUE != 0);
                 let from = at.start - first;
-                let same = declared && page.data[at.clone()] == data[from..from + at.len()];
-                Act { store: true, strong, harmless: same && !strong }
+                let same = !strong && page.data[at.clone()] == data[from..from + at.len()];
+                Act { store: true, strong, harmless: same && declared, same }
             })?;
         }
         if let Some((page, at)) = machine.memory.window(address, len as u64) {
