@@ -11,9 +11,10 @@ use std::sync::LazyLock;
 macro_rules! registry {
     ($callback:ident) => {
         $callback! {
-            linear_attention { gdn_decode gdn_chunk }
+            linear_attention { gdn_decode gdn_chunk gdn_verify causal_conv1d }
             embedding { ple_gather }
             selection { argmax_rows row_topk }
+            transaction { state_scatter }
         }
     };
 }
@@ -40,6 +41,9 @@ const SOURCES: &[Source] = registry!(embed);
 /// A kernel with a planted bug. It stands apart: a search that does not find the bug is broken itself.
 const CANARY: &[Source] = embed! { canary { canary_row_sum } };
 
+/// Kernels that are right and can be told to be wrong: what clauses and relations are shown on.
+const TEST_KERNELS: &[Source] = embed! { canary { canary_rows canary_steps canary_experts } };
+
 type Loaded = (Vec<Contract>, Vec<ContractError>);
 
 fn load(sources: &[Source]) -> Loaded {
@@ -56,6 +60,7 @@ fn load(sources: &[Source]) -> Loaded {
 
 static LOADED: LazyLock<Loaded> = LazyLock::new(|| load(SOURCES));
 static LOADED_CANARY: LazyLock<Loaded> = LazyLock::new(|| load(CANARY));
+static LOADED_TEST_KERNELS: LazyLock<Loaded> = LazyLock::new(|| load(TEST_KERNELS));
 
 /// Every shipped contract, in the registry's order; those that do not load are missing.
 pub fn builtin() -> &'static [Contract] {
@@ -64,17 +69,27 @@ pub fn builtin() -> &'static [Contract] {
 
 /// The first reason a shipped contract does not load, if one does not.
 pub fn check_builtin() -> Result<(), &'static ContractError> {
-    LOADED.1.first().or(LOADED_CANARY.1.first()).map_or(Ok(()), Err)
+    let canaries = LOADED_CANARY.1.first().or(LOADED_TEST_KERNELS.1.first());
+    LOADED.1.first().or(canaries).map_or(Ok(()), Err)
 }
 
-/// A shipped contract by name, the canary included.
+/// A shipped contract by name, the canary and the test kernels included.
 pub fn contract(name: &str) -> Option<&'static Contract> {
-    builtin().iter().chain(canary()).find(|contract| contract.contract == name)
+    builtin()
+        .iter()
+        .chain(canary())
+        .chain(test_kernels())
+        .find(|contract| contract.contract == name)
 }
 
 /// The canary.
 pub fn canary() -> Option<&'static Contract> {
     LOADED_CANARY.0.first()
+}
+
+/// Contracts of the kernels on which clauses and relations are shown.
+pub fn test_kernels() -> &'static [Contract] {
+    &LOADED_TEST_KERNELS.0
 }
 
 /// The YAML of a shipped contract.
@@ -88,5 +103,5 @@ pub fn family(name: &str) -> Option<&'static str> {
 }
 
 fn embedded(name: &str) -> Option<&'static Source> {
-    SOURCES.iter().chain(CANARY).find(|source| source.name == name)
+    SOURCES.iter().chain(CANARY).chain(TEST_KERNELS).find(|source| source.name == name)
 }

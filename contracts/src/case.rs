@@ -94,6 +94,10 @@ pub enum Layout {
     OuterPadded(u64),
     /// The first element this far from the buffer's start.
     Offset(u64),
+    /// The last two axes in the opposite order in memory: `[…, n, m]` as `[…, m, n]`.
+    Permuted,
+    /// Axes of one index with a stride this much larger than the elements inside them.
+    OddUnitStrides(u64),
     /// Row stride such that the last row begins beyond 2³² elements.
     Wide,
     /// Shape `[]` instead of `[1]`.

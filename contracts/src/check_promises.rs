@@ -211,17 +211,7 @@ fn check_nan(contract: &Contract) -> Checked {
 }
 
 fn check_relation(contract: &Contract, path: &str, relation: &Relation) -> Checked {
-    one_form(
-        path,
-        &[
-            ("alone", relation.alone.is_some()),
-            ("split", relation.split.is_some()),
-            ("equals", relation.equals.is_some()),
-            ("append_dead", relation.append_dead.is_some()),
-            ("same", relation.same.is_some()),
-            ("copies", relation.copies.is_some()),
-        ],
-    )?;
+    one_form(path, &relation.forms())?;
     condition(contract, path, relation.when.as_ref())?;
     if let Some(alone) = &relation.alone {
         check_dim_name(contract, &format!("{path}.alone.axis"), &alone.axis)?;
@@ -277,9 +267,78 @@ fn check_relation(contract: &Contract, path: &str, relation: &Relation) -> Check
     if let Some(copies) = &relation.copies {
         check_copies(contract, &format!("{path}.copies"), copies)?;
     }
+    check_reruns(contract, path, relation)?;
     if let Some(equals) = &relation.equals {
         check_name(&format!("{path}.equals.contract"), &equals.contract)?;
         check_name(&format!("{path}.equals.adapter"), &equals.adapter)?;
+    }
+    Ok(())
+}
+
+/// Relations between a run and the same case put otherwise.
+fn check_reruns(contract: &Contract, path: &str, relation: &Relation) -> Checked {
+    if let Some(permute) = &relation.permute {
+        let path = format!("{path}.permute.axis");
+        check_dim_name(contract, &path, &permute.axis)?;
+        let is_named = |list: &crate::format::List| {
+            list.each == permute.axis || crate::layout::pool_of(list) == Some(&*permute.axis)
+        };
+        let what = format!("`{}` is the axis of no list, and no list points into it", permute.axis);
+        let named = contract.lists.values().any(is_named);
+        ensure(named, &path, &what, "name an axis or a pool of a list")?;
+    }
+    for (form, carried) in [("steps", &relation.steps), ("replay", &relation.replay)] {
+        let Some(carried) = carried else { continue };
+        check_carried(contract, &format!("{path}.{form}"), &carried.list, &carried.carry)?;
+    }
+    if let Some(heads) = &relation.heads {
+        let path = format!("{path}.heads");
+        check_dim_name(contract, &format!("{path}.of"), &heads.of)?;
+        check_dim_name(contract, &format!("{path}.with"), &heads.with)?;
+        let of = contract.dims[&heads.with].multiple_of.as_ref();
+        let multiple = matches!(of, Some(Expr::Name(name)) if **name == *heads.of);
+        let what = format!("`{}` is no multiple of `{}`", heads.with, heads.of);
+        ensure(multiple, &format!("{path}.with"), &what, "name a dim that is `multiple_of: <of>`")?;
+    }
+    if let Some(scale) = &relation.scale {
+        for (role, names, written) in
+            [("tensors", &scale.tensors, false), ("outputs", &scale.outputs, true)]
+        {
+            for (index, name) in names.iter().enumerate() {
+                let path = format!("{path}.scale.{role}[{index}]");
+                check_tensor_name(contract, &path, name)?;
+                let tensor = &contract.tensors[name];
+                let other = if written { Access::Read } else { Access::Write };
+                let fits = accesses(tensor).any(|access| access != other)
+                    && allowed_dtypes(contract, tensor).all(|dtype| dtype.is_float());
+                let what = format!("`{name}` holds no floating-point numbers to scale");
+                ensure(fits, &path, &what, "name inputs under tensors, outputs under outputs")?;
+            }
+        }
+        let some = !scale.tensors.is_empty() && !scale.outputs.is_empty() && scale.power != 0;
+        let path = format!("{path}.scale");
+        ensure(some, &path, "nothing is scaled", "name tensors, outputs and a power not 0")?;
+    }
+    if let Some(recall) = &relation.recall {
+        let path = format!("{path}.recall.change");
+        let known = contract.scalars.contains_key(&recall.change);
+        let what = format!("`{}` is no scalar", recall.change);
+        ensure(known, &path, &what, "name a scalar of this contract")?;
+    }
+    Ok(())
+}
+
+fn check_carried(contract: &Contract, path: &str, list: &str, carry: &[String]) -> Checked {
+    check_list_name(contract, &format!("{path}.list"), list)?;
+    let what = format!("`{list}` has no lengths");
+    let lengths = contract.lists[list].length.is_some();
+    ensure(lengths, &format!("{path}.list"), &what, "name a list of `length`")?;
+    for (index, name) in carry.iter().enumerate() {
+        let path = format!("{path}.carry[{index}]");
+        check_tensor_name(contract, &path, name)?;
+        let carried = accesses(&contract.tensors[name]).any(|access| access == Access::ReadWrite);
+        let what = format!("`{name}` is not updated in place");
+        ensure(carried, &path, &what, "name read_write tensors")?;
     }
     Ok(())
 }

@@ -103,6 +103,8 @@ fn check_layouts(contract: &Contract, path: &str, tensor: &Tensor) -> Checked {
             LayoutKind::RowPadded | LayoutKind::OuterPadded | LayoutKind::Wide => {
                 tensor.shape.len() >= 2
             }
+            LayoutKind::Permuted => tensor.shape.len() >= 3,
+            LayoutKind::OddUnitStrides => !tensor.shape.is_empty(),
             LayoutKind::Rank0 => tensor.shape == [Expr::Int(1)],
         };
         let word = layout_word(*layout);
@@ -110,7 +112,7 @@ fn check_layouts(contract: &Contract, path: &str, tensor: &Tensor) -> Checked {
             fits,
             &layout_path,
             &format!("`{word}` does not fit this shape"),
-            "rank0 needs shape [\"1\"]; padded and wide layouts need two axes",
+            "rank0 needs shape [\"1\"]; padded and wide layouts need two axes, permuted three",
         )?;
     }
     let Some(align) = tensor.align else { return Ok(()) };
@@ -130,6 +132,8 @@ pub(crate) fn layout_word(layout: LayoutKind) -> &'static str {
         LayoutKind::RowPadded => "row_padded",
         LayoutKind::OuterPadded => "outer_padded",
         LayoutKind::Offset => "offset",
+        LayoutKind::Permuted => "permuted",
+        LayoutKind::OddUnitStrides => "odd_unit_strides",
         LayoutKind::Wide => "wide",
         LayoutKind::Rank0 => "rank0",
     }

@@ -5,8 +5,8 @@ mod promises;
 mod values;
 
 pub use promises::{
-    Bound, Copies, Detected, Drift, Empty, Equals, NanPolicy, OverAxis, Overflow, Reach, Rejection,
-    Relation, Same, Split, Term, Tolerance,
+    Bound, Carried, Copies, Detected, Drift, Empty, Equals, Heads, NanPolicy, OverAxis, Overflow,
+    Reach, Recall, Rejection, Relation, Same, Scaled, Split, Term, Tolerance,
 };
 pub use values::{Domain, GateClass, Joint, Number, PlantPlace, RawGates, TiePlace, Values};
 
@@ -422,6 +422,10 @@ pub enum LayoutKind {
     OuterPadded,
     /// The first element lies past the buffer's start.
     Offset,
+    /// The last two of three axes or more change places in memory.
+    Permuted,
+    /// Axes of one index have strides that mean nothing.
+    OddUnitStrides,
     /// The last index of the first axis begins beyond 2³² elements.
     Wide,
     /// No axes at all: shape `[]` where the contract writes `["1"]`.

@@ -1,8 +1,8 @@
 //! Where every tensor of a case lies: shapes, strides, buffers, liveness and derived contents. Sizes
 //! are checked in 128 bits before any memory is taken.
 //!
-//! Rules: the innermost axis is contiguous; padding and `wide` change the stride of the first axis
-//! only; a buffer ends with its last element, so what lies behind is out of bounds; a packed row is
+//! Rules: but for `permuted` the innermost axis is contiguous; padding and `wide` change the stride of the
+//! first axis only; a buffer ends with its last element, so what lies behind is out of bounds; a packed row is
 //! whole, its unread tail included. Buffers are meant to start at multiples of 256 bytes.
 
 use crate::case::{Case, Layout, StoreForm};
@@ -30,6 +30,8 @@ impl Layout {
             Layout::RowPadded(_) => LayoutKind::RowPadded,
             Layout::OuterPadded(_) => LayoutKind::OuterPadded,
             Layout::Offset(_) => LayoutKind::Offset,
+            Layout::Permuted => LayoutKind::Permuted,
+            Layout::OddUnitStrides(_) => LayoutKind::OddUnitStrides,
             Layout::Wide => LayoutKind::Wide,
             Layout::Rank0 => LayoutKind::Rank0,
         }
@@ -182,6 +184,23 @@ fn strides_of(
             ));
         }
         Layout::Offset(elements) => offset = elements,
+        Layout::Permuted if shape.len() < 3 => {
+            return Err(error(
+                name,
+                format!("permuted needs three axes, and the shape is {shape:?}"),
+                "write layout: dense",
+            ));
+        }
+        Layout::Permuted => {
+            let last = shape.len() - 1;
+            strides[last] = shape[last - 1].max(1);
+            strides[last - 1] = 1;
+        }
+        Layout::OddUnitStrides(more) => {
+            for (stride, extent) in strides.iter_mut().zip(shape) {
+                *stride = if *extent == 1 { stride.saturating_add(more) } else { *stride };
+            }
+        }
         Layout::RowPadded(_) | Layout::OuterPadded(_) | Layout::Wide if shape.len() < 2 => {
             return Err(error(
                 name,

@@ -100,7 +100,12 @@
 //!   variants that this contract lacks, the first otherwise); `append_dead: {axis}` (dead elements after
 //!   every row change nothing); `same: {set}` (the same tensors under other words of options or variants
 //!   leave the same in every output both runs write); `copies: {of, into, by}` (row n of `into` is the
-//!   slot of `of` that the list `by` names, in one run).
+//!   slot of `of` that the list `by` names, in one run); `permute: {axis}` (another order of the indices,
+//!   or of a pool's places, gives the same in that order); `steps: {list, carry}` (one row of each segment
+//!   a run); `heads: {of, with}` (each key head with its share of the value heads alone); `scale: {tensors,
+//!   power, outputs}` (inputs times 2^power give outputs times it); `recall: {change}` (the call again with
+//!   another scalar, then as it was); `replay: {list, carry}` (the planned launches again with other
+//!   lengths in the same memory).
 //! * **Edits** of a rejection, exactly one: `set_dtype`, `set_shape`, `set_stride`, `set_dim`. `detected:
 //!   plan` (the default) is found from the arguments; `status` in a device word the kernel writes;
 //!   `caller` is an obligation that is never generated.
@@ -202,7 +207,7 @@ mod order;
 mod scope;
 mod yaml;
 
-pub use builtin::{builtin, canary, check_builtin, contract, family, source};
+pub use builtin::{builtin, canary, check_builtin, contract, family, source, test_kernels};
 pub use case::{Case, CaseTensor, Content, Decisions, Fill, Layout, Schedule, StoreForm};
 pub use case_error::CaseError;
 pub use clause::{AutoReject, Clause, ClauseKind, HOUSE_RULES, Need, clauses};

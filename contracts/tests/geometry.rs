@@ -99,6 +99,32 @@ fn a_rank_zero_scale_has_no_axis() {
 }
 
 #[test]
+fn permuted_axes_change_places_and_axes_of_one_index_have_any_stride() {
+    let contract = contract("canary_rows").expect("canary_rows");
+    let mut case = sample(contract, 3);
+    for (dim, size) in [("R", 3), ("H", 2), ("C", 4)] {
+        case.dims[dim] = size;
+    }
+    let zero = |case: &mut Case, layout| {
+        let content = Content::Sparse { fill: Fill::Bits(0), at: Default::default() };
+        case.tensors["x"] = CaseTensor { layout, content };
+    };
+    zero(&mut case, Layout::Permuted);
+    let geometry = Geometry::layout_only(contract, &case).unwrap_or_else(|e| panic!("{e}"));
+    let x = geometry.tensor("x").expect("x");
+    assert_eq!(x.strides, [8, 1, 2]);
+    let mut places: Vec<u64> = (0..x.count()).map(|flat| x.element_offset(flat)).collect();
+    places.sort_unstable();
+    assert!(places.into_iter().eq(0..24), "every place once");
+    case.dims["H"] = 1;
+    zero(&mut case, Layout::OddUnitStrides(5));
+    let geometry = Geometry::layout_only(contract, &case).unwrap_or_else(|e| panic!("{e}"));
+    let x = geometry.tensor("x").expect("x");
+    assert_eq!(x.strides, [4, 9, 1]);
+    assert_eq!(geometry.buffers[x.buffer].len_bytes, 12 * x.dtype.size_bytes());
+}
+
+#[test]
 fn a_packed_row_holds_its_members_one_after_another() {
     let (contract, mut case) = gdn_decode();
     case.stores["qkv"] = StoreForm::Packed { pad: 8 };

@@ -302,6 +302,49 @@ fn promises_mention_what_exists() {
          output in the list's pool and one over the list's axis",
     );
     refused(
+        "{alone: {axis: N}, compare",
+        "{permute: {axis: D}, compare",
+        "bad.yaml:34: relations.alone.permute.axis: `D` is the axis of no list, and no list points into it; name an \
+         axis or a pool of a list",
+    );
+    refused(
+        "{alone: {axis: N}, compare",
+        "{steps: {list: slot, carry: [s]}, compare",
+        "bad.yaml:34: relations.alone.steps.list: `slot` has no lengths; name a list of `length`",
+    );
+    refused(
+        "{alone: {axis: N}, compare",
+        "{replay: {list: len, carry: [y]}, compare",
+        "bad.yaml:34: relations.alone.replay.carry[0]: `y` is not updated in place; name read_write tensors",
+    );
+    refused(
+        "{alone: {axis: N}, compare",
+        "{heads: {of: N, with: R}, compare",
+        "bad.yaml:34: relations.alone.heads.with: `R` is no multiple of `N`; name a dim that is `multiple_of: <of>`",
+    );
+    refused(
+        "{alone: {axis: N}, compare",
+        "{scale: {tensors: [cu], power: 1, outputs: [y]}, compare",
+        "bad.yaml:34: relations.alone.scale.tensors[0]: `cu` holds no floating-point numbers to scale; name inputs under \
+         tensors, outputs under outputs",
+    );
+    refused(
+        "{alone: {axis: N}, compare",
+        "{scale: {tensors: [x], power: 0, outputs: [y]}, compare",
+        "bad.yaml:34: relations.alone.scale: nothing is scaled; name tensors, outputs and a power not 0",
+    );
+    refused(
+        "{alone: {axis: N}, compare",
+        "{recall: {change: gain}, compare",
+        "bad.yaml:34: relations.alone.recall.change: `gain` is no scalar; name a scalar of this contract",
+    );
+    refused(
+        "layout: [dense, row_padded], align: 8",
+        "layout: [dense, permuted], align: 8",
+        "bad.yaml:21: tensors.x.layout: `permuted` does not fit this shape; rank0 needs shape [\"1\"]; padded and wide \
+         layouts need two axes, permuted three",
+    );
+    refused(
         "align: 8, domain: finite",
         "align: 8, domain: {by: {order: {first: finite}}}",
         "bad.yaml:22: tensors.x.domain: `by` says nothing for `order: last`; add `last:`",

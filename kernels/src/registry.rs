@@ -1,6 +1,7 @@
 //! Every production kernel, from the one registry macro; a missing launch function does not compile.
 
 use crate::call::{Call, Rejection};
+use crate::canary::Planted;
 use crate::launch::Plan;
 
 /// A launch function: checks every argument, then plans.
@@ -30,6 +31,27 @@ contracts::registry!(kernels);
 /// The canary: deliberately wrong, kept out of `KERNELS`.
 pub const CANARY: Kernel =
     Kernel { family: "canary", name: "canary_row_sum", plan: crate::canary::canary_row_sum::plan };
+
+/// Kernels that are right and can be told to be wrong, each with its faults: what clauses and relations
+/// are shown on.
+pub const TEST_KERNELS: [(Kernel, &[Planted]); 3] = [
+    (
+        Kernel { family: "canary", name: "canary_rows", plan: crate::canary::canary_rows::plan },
+        crate::canary::canary_rows::PLANTED,
+    ),
+    (
+        Kernel { family: "canary", name: "canary_steps", plan: crate::canary::canary_steps::plan },
+        crate::canary::canary_steps::PLANTED,
+    ),
+    (
+        Kernel {
+            family: "canary",
+            name: "canary_experts",
+            plan: crate::canary::canary_experts::plan,
+        },
+        crate::canary::canary_experts::PLANTED,
+    ),
+];
 
 /// The production kernel of this name.
 pub fn kernel(name: &str) -> Option<&'static Kernel> {

@@ -33,6 +33,8 @@ use std::fmt;
 const EXACT_BACKEND: &str = "vm";
 /// One case in this many is run once more, and once captured.
 const REPEAT_ONE_IN: u64 = 8;
+/// Of one case in this many it is measured how far inside its bounds the kernel is.
+const MEASURED_ONE_IN: u64 = 16;
 
 /// The tool itself failing; says nothing about a kernel.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,6 +111,7 @@ pub fn check(
 ) -> Result<Verdict, ToolError> {
     let Workspace { arena, first, later, exercised } = workspace;
     exercised.clear();
+    exercised.measures = digest(case).is_multiple_of(MEASURED_ONE_IN);
     let mut session = Session { backend, arena };
     let verdict = examined(subject, case, examine, &mut session, (first, later), exercised)?;
     if let Some(clause) = verdict.clause() {
@@ -168,7 +171,7 @@ fn examined(
 ) -> Result<Verdict, ToolError> {
     if *examine == Examine::Rejections {
         for id in &subject.rejections {
-            if let Refusal::Failed(verdict) = reject::examine(id, subject, case, exercised)? {
+            if let Some(verdict) = refused(id, subject, case, exercised)? {
                 return Ok(verdict);
             }
         }
@@ -185,12 +188,28 @@ fn examined(
     let verdict = launched(&prepared, examine, session, (first, later), exercised)?;
     if verdict == Verdict::Agree && *examine == Examine::All {
         for id in &subject.rejections {
-            if let Refusal::Failed(verdict) = reject::examine(id, subject, case, exercised)? {
+            if let Some(verdict) = refused(id, subject, case, exercised)? {
                 return Ok(verdict);
             }
         }
     }
     Ok(verdict)
+}
+
+/// One call that must be refused, unless its clause is switched off: how the launch function failed.
+fn refused(
+    id: &str,
+    subject: &Subject,
+    case: &Case,
+    exercised: &mut Exercised,
+) -> Result<Option<Verdict>, ToolError> {
+    if !subject.judges(id) {
+        return Ok(None);
+    }
+    match reject::examine(id, subject, case, exercised)? {
+        Refusal::Failed(verdict) => Ok(Some(verdict)),
+        Refusal::Held | Refusal::Impossible | Refusal::ByStatus => Ok(None),
+    }
 }
 
 /// What is examined by launching the kernel: its results, then relations between runs.
@@ -214,6 +233,9 @@ fn launched(
         Examine::All => {
             for name in prepared.subject.contract.relations.keys() {
                 let id = format!("relations.{name}");
+                if !prepared.subject.judges(&id) {
+                    continue;
+                }
                 let found = relation::examine(&id, prepared, first, session, exercised)?;
                 if let Some(verdict) = found {
                     return Ok(verdict);
@@ -235,6 +257,9 @@ fn kernel(
 ) -> Result<Option<Verdict>, ToolError> {
     let plan = match prepared.plan() {
         Ok(plan) => plan,
+        Err(_) if !prepared.subject.judges("house.accepts") => {
+            return Ok(Some(Verdict::Discard("the kernel refuses it".to_owned())));
+        }
         Err(refusal) => return Ok(Some(refused_legal(&refusal))),
     };
     exercised.mark(prepared.subject, &["house", "accepts"]);
@@ -247,7 +272,11 @@ fn kernel(
     }
     mark_house(prepared, &plan, is_exact, exercised);
     first.gather(prepared, session.arena);
-    if is_exact && let Some(found) = first_unwritten(prepared, session.arena) {
+    let judges = |clause: &str| prepared.subject.judges(clause);
+    if is_exact
+        && judges("house.written")
+        && let Some(found) = first_unwritten(prepared, session.arena)
+    {
         return disagree(found);
     }
     if let Some(verdict) = run(prepared, &plan, Poison::Large, session)? {
@@ -255,12 +284,15 @@ fn kernel(
     }
     later.gather(prepared, session.arena);
     if !is_exact
+        && judges("house.written")
         && let Some(found) = first_unchanged(prepared, (first, poison), (later, Poison::Large))
     {
         return disagree(found);
     }
     let note = "expected with NaN in unread memory, observed with large numbers there";
-    if let Some(found) = first_difference(prepared, first, later, "house.poison_agree", note) {
+    if judges("house.poison_agree")
+        && let Some(found) = first_difference(prepared, first, later, "house.poison_agree", note)
+    {
         return disagree(found);
     }
     if prepared.case.schedule != Schedule::InOrder && session.backend.orders() {
@@ -271,7 +303,9 @@ fn kernel(
         later.gather(prepared, session.arena);
         exercised.mark(prepared.subject, &["house.schedule"]);
         let note = "expected is the case's own order of blocks and warps, observed is by number";
-        if let Some(found) = first_difference(prepared, first, later, "house.schedule", note) {
+        if judges("house.schedule")
+            && let Some(found) = first_difference(prepared, first, later, "house.schedule", note)
+        {
             return disagree(found);
         }
     }
@@ -282,7 +316,9 @@ fn kernel(
         later.gather(prepared, session.arena);
         exercised.mark(prepared.subject, &["house.repeat"]);
         let note = "expected and observed are two runs of the same case";
-        if let Some(found) = first_difference(prepared, first, later, "house.repeat", note) {
+        if judges("house.repeat")
+            && let Some(found) = first_difference(prepared, first, later, "house.repeat", note)
+        {
             return disagree(found);
         }
         if session.backend.captures() {
@@ -294,7 +330,9 @@ fn kernel(
             later.gather(prepared, session.arena);
             exercised.mark(prepared.subject, &["house.capture"]);
             let note = "expected is an eager run, observed a captured and replayed one";
-            if let Some(found) = first_difference(prepared, first, later, "house.capture", note) {
+            if judges("house.capture")
+                && let Some(found) = first_difference(prepared, first, later, "house.capture", note)
+            {
                 return disagree(found);
             }
         }
@@ -349,7 +387,11 @@ pub fn attempt(
     }
 }
 
-fn run(
+/// Runs the launches of a plan once, in the case's own order.
+///
+/// # Errors
+/// When the backend fails.
+pub(crate) fn run(
     prepared: &Prepared<'_>,
     plan: &Plan,
     poison: Poison,
@@ -374,7 +416,11 @@ fn run_in(
 fn finding(prepared: &Prepared<'_>, outcome: Outcome) -> Option<Verdict> {
     match outcome {
         Outcome::Ran(_) => None,
-        Outcome::Fault(fault) => Some(Verdict::Fault(Box::new(fault_report(prepared, &fault)))),
+        Outcome::Fault(fault) => {
+            let report = fault_report(prepared, &fault);
+            let judged = prepared.subject.judges(&report.clause);
+            judged.then(|| Verdict::Fault(Box::new(report)))
+        }
         Outcome::Unsupported { what, where_ } => Some(Verdict::Unsupported(if where_.is_empty() {
             what
         } else {

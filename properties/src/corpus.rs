@@ -193,7 +193,7 @@ fn unreadable(path: &Path, error: &CorpusError) -> CaseError {
 
 /// A file's text; refuses it before reading when it is larger than the limit, and stops there when it
 /// grows meanwhile.
-fn read_text(path: &Path, limit_bytes: u64) -> Result<String, CorpusError> {
+pub(crate) fn read_text(path: &Path, limit_bytes: u64) -> Result<String, CorpusError> {
     let failed = |error| CorpusError::io(path, "reading", error);
     // Opening a pipe would wait for its other end.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
@@ -254,6 +254,8 @@ pub fn describe(case: &Case) -> String {
             Layout::RowPadded(pad) => parts.push(format!("{name} row_padded {pad}")),
             Layout::OuterPadded(pad) => parts.push(format!("{name} outer_padded {pad}")),
             Layout::Offset(offset) => parts.push(format!("{name} offset {offset}")),
+            Layout::Permuted => parts.push(format!("{name} permuted")),
+            Layout::OddUnitStrides(more) => parts.push(format!("{name} odd_unit_strides {more}")),
             Layout::Wide => parts.push(format!("{name} wide")),
             Layout::Rank0 => parts.push(format!("{name} rank0")),
         }
@@ -273,7 +275,7 @@ fn shortened(items: &[i64]) -> String {
 }
 
 /// FNV-1a. Frozen: file names depend on it.
-fn fnv(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

@@ -1,6 +1,7 @@
 //! How often each clause was exercised, per dtype combination. A clause that never fires is a defect.
 
 use crate::subject::Subject;
+use crate::verdict::ErrorSummary;
 use contracts::case::Case;
 use std::collections::BTreeMap;
 
@@ -9,10 +10,63 @@ use std::collections::BTreeMap;
 pub struct Counters {
     /// `(dtype label, clause index) -> cases`.
     counts: BTreeMap<(String, usize), u64>,
+    /// How far inside their bounds written tensors are: `(dtype label, tensor)`.
+    headroom: BTreeMap<(String, String), Headroom>,
     /// Cases with a verdict.
     pub cases: u64,
     /// Cases discarded.
     pub discarded: u64,
+}
+
+/// How near a tensor came to what its tolerance allows, over the cases that were measured. A bound whose
+/// share stays small is too loose.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Headroom {
+    /// Cases measured.
+    pub cases: u64,
+    /// Largest error over bound of any element; 1 is the bound itself, 0 that every bit is equal.
+    pub worst_ratio: f64,
+    /// Largest error.
+    pub max_abs: f64,
+    /// Largest error in units in the last place of the expectation.
+    pub max_ulps: f64,
+    /// Largest relative RMS error of a case.
+    pub relative_rms: f64,
+    /// Least and largest norm ratio of a case.
+    pub norm_ratio: [f64; 2],
+    /// Elements NaN or infinite where the expectation is finite.
+    pub nonfinite: u64,
+}
+
+impl Headroom {
+    /// One case.
+    pub fn of(summary: &ErrorSummary) -> Headroom {
+        Headroom {
+            cases: 1,
+            worst_ratio: summary.worst_ratio,
+            max_abs: summary.max_abs,
+            max_ulps: summary.max_ulps,
+            relative_rms: summary.relative_rms,
+            norm_ratio: [summary.norm_ratio; 2],
+            nonfinite: summary.nonfinite,
+        }
+    }
+
+    /// Both together.
+    pub fn merge(&mut self, other: &Headroom) {
+        if self.cases == 0 {
+            *self = *other;
+            return;
+        }
+        self.cases += other.cases;
+        self.worst_ratio = self.worst_ratio.max(other.worst_ratio);
+        self.max_abs = self.max_abs.max(other.max_abs);
+        self.max_ulps = self.max_ulps.max(other.max_ulps);
+        self.relative_rms = self.relative_rms.max(other.relative_rms);
+        self.norm_ratio[0] = self.norm_ratio[0].min(other.norm_ratio[0]);
+        self.norm_ratio[1] = self.norm_ratio[1].max(other.norm_ratio[1]);
+        self.nonfinite += other.nonfinite;
+    }
 }
 
 /// One line of a summary.
@@ -55,10 +109,23 @@ impl Counters {
         self.counts.keys().map(|(label, clause)| (label.as_str(), *clause))
     }
 
+    /// Adds a measurement of a tensor.
+    pub(crate) fn measured(&mut self, label: &str, tensor: &str, headroom: Headroom) {
+        self.headroom.entry((label.to_owned(), tensor.to_owned())).or_default().merge(&headroom);
+    }
+
+    /// What was measured, by dtypes and tensor.
+    pub fn headroom(&self) -> impl Iterator<Item = (&str, &str, &Headroom)> {
+        self.headroom.iter().map(|((label, tensor), held)| (&**label, &**tensor, held))
+    }
+
     /// Adds another worker's counts.
     pub fn merge(&mut self, other: &Counters) {
         for (key, count) in &other.counts {
             *self.counts.entry(key.clone()).or_default() += count;
+        }
+        for ((label, tensor), headroom) in &other.headroom {
+            self.measured(label, tensor, *headroom);
         }
         self.cases += other.cases;
         self.discarded += other.discarded;

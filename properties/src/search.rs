@@ -374,10 +374,9 @@ fn draw_for(subject: &Subject, aim: Option<&String>, seed: u64) -> Option<genera
     let Some(aim) = aim else { return generate::draw(subject, &mut Seeded { seed }).ok() };
     let draws = (0..TRIES)
         .filter_map(|nth| generate::draw(subject, &mut Seeded { seed: mix(seed, nth) }).ok());
-    let mut draw =
+    let draw =
         draws.into_iter().find(|draw| relation::speaks_of(aim, subject.contract, &draw.case))?;
-    draw.examine = Examine::Relation(aim.clone());
-    Some(draw)
+    Some(generate::Draw::of(draw.case, Examine::Relation(aim.clone())))
 }
 
 fn found(

@@ -3,7 +3,7 @@
 
 use contracts::clause::Clause;
 use contracts::format::Contract;
-use kernels::registry::{CANARY, Kernel, PlanFn};
+use kernels::registry::{CANARY, Kernel, PlanFn, TEST_KERNELS};
 use reference::Reference;
 use std::sync::OnceLock;
 
@@ -22,6 +22,8 @@ pub struct Subject {
     pub clauses: Vec<Clause>,
     /// Clause ids of calls that must be refused.
     pub rejections: Vec<String>,
+    /// Clauses that are not judged, by id: what is found without one shows what it alone catches.
+    pub off: Vec<String>,
 }
 
 impl Subject {
@@ -40,7 +42,19 @@ impl Subject {
             reference,
             clauses,
             rejections,
+            off: Vec::new(),
         }
+    }
+
+    /// The subject with these clauses switched off.
+    pub fn without(&self, clauses: &[&str]) -> Subject {
+        let off = clauses.iter().map(|clause| (*clause).to_owned()).collect();
+        Subject { off, ..self.clone() }
+    }
+
+    /// Whether a clause is judged.
+    pub fn judges(&self, clause: &str) -> bool {
+        self.off.iter().all(|off| off != clause)
     }
 
     /// The contract's name.
@@ -75,9 +89,29 @@ pub fn canary() -> Option<&'static Subject> {
         .as_ref()
 }
 
-/// Every subject that has a name here: production and canary.
+/// The kernels on which clauses and relations are shown, right as they are.
+pub fn test_kernels() -> &'static [Subject] {
+    static SUBJECTS: OnceLock<Vec<Subject>> = OnceLock::new();
+    SUBJECTS.get_or_init(|| {
+        let kernels = TEST_KERNELS.iter().filter_map(|(kernel, _)| {
+            let contract = contracts::contract(kernel.name)?;
+            Some(Subject::new(contract, kernel, reference::canary_reference(kernel.name)?))
+        });
+        kernels.collect()
+    })
+}
+
+/// A test kernel with one fault planted, or one near-miss; `None` where it has none of that name.
+pub fn planted(kernel: &str, fault: &str) -> Option<Subject> {
+    let (_, faults) = TEST_KERNELS.iter().find(|(known, _)| known.name == kernel)?;
+    let right = test_kernels().iter().find(|subject| subject.name() == kernel)?;
+    let plan = faults.iter().find(|planted| planted.name == fault)?.plan;
+    Some(Subject { plan, ..right.clone() })
+}
+
+/// Every subject that has a name here: production, canary and test kernels.
 pub fn known_subjects() -> impl Iterator<Item = &'static Subject> {
-    subjects().iter().chain(canary())
+    subjects().iter().chain(canary()).chain(test_kernels())
 }
 
 /// The production subject or canary of this name.

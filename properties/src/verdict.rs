@@ -52,6 +52,8 @@ pub struct ErrorSummary {
     pub compared: u64,
     /// Largest error.
     pub max_abs: f64,
+    /// Largest error in units in the last place of the expectation, in the tensor's type.
+    pub max_ulps: f64,
     /// Relative RMS error over the tensor.
     pub relative_rms: f64,
     /// ‖observed‖ / ‖expected‖.

@@ -1,7 +1,7 @@
 //! What is written twice agrees: fuzz targets and registry, contracts on disk and in the binary.
 
 use properties::fuzz_targets;
-use properties::subject::{canary, subjects};
+use properties::subject::{canary, subjects, test_kernels};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -34,8 +34,8 @@ fn every_contract_on_disk_is_in_the_registry() {
             }
         }
     }
-    let registered: BTreeSet<String> =
-        subjects().iter().chain(canary()).map(|subject| subject.name().to_owned()).collect();
+    let all = subjects().iter().chain(canary()).chain(test_kernels());
+    let registered: BTreeSet<String> = all.map(|subject| subject.name().to_owned()).collect();
     assert_eq!(
         on_disk, registered,
         "add the missing word to `registry!` in contracts/src/builtin.rs"

@@ -19,9 +19,16 @@ pub fn reference(name: &str) -> Option<Reference> {
     REFERENCES.iter().find(|(kernel, _)| *kernel == name).map(|(_, reference)| *reference)
 }
 
-/// The reference of a canary, a contract whose kernel is deliberately wrong; `None` for other names.
+/// The reference of a canary, a contract whose kernel is deliberately wrong or can be told to be; `None`
+/// for other names.
 pub fn canary_reference(name: &str) -> Option<Reference> {
-    (name == "canary_row_sum").then_some(crate::canary::canary_row_sum as Reference)
+    match name {
+        "canary_row_sum" => Some(crate::canary::canary_row_sum),
+        "canary_experts" => Some(crate::canary::canary_experts),
+        "canary_rows" => Some(crate::canary::canary_rows),
+        "canary_steps" => Some(crate::canary::canary_steps),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -57,6 +57,8 @@ enum RawLayout {
     RowPadded(u64),
     OuterPadded(u64),
     Offset(u64),
+    Permuted,
+    OddUnitStrides(u64),
     Wide,
     Rank0,
 }
@@ -202,6 +204,8 @@ impl RawLayout {
             RawLayout::RowPadded(amount) => Layout::RowPadded(amount),
             RawLayout::OuterPadded(amount) => Layout::OuterPadded(amount),
             RawLayout::Offset(amount) => Layout::Offset(amount),
+            RawLayout::Permuted => Layout::Permuted,
+            RawLayout::OddUnitStrides(amount) => Layout::OddUnitStrides(amount),
             RawLayout::Wide => Layout::Wide,
             RawLayout::Rank0 => Layout::Rank0,
         }

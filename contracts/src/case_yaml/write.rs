@@ -132,10 +132,11 @@ pub(super) fn poison_word(poison: Poison) -> &'static str {
 fn layout(layout: Layout) -> String {
     let word = crate::check_tensors::layout_word(layout.kind());
     match layout {
-        Layout::RowPadded(amount) | Layout::OuterPadded(amount) | Layout::Offset(amount) => {
-            format!("{{{word}: {amount}}}")
-        }
-        Layout::Dense | Layout::Wide | Layout::Rank0 => word.to_owned(),
+        Layout::RowPadded(amount)
+        | Layout::OuterPadded(amount)
+        | Layout::Offset(amount)
+        | Layout::OddUnitStrides(amount) => format!("{{{word}: {amount}}}"),
+        Layout::Dense | Layout::Permuted | Layout::Wide | Layout::Rank0 => word.to_owned(),
     }
 }
 

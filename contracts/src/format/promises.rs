@@ -132,11 +132,91 @@ pub struct Relation {
     /// One output repeats another's slots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<Copies>,
+    /// The indices of an axis in another order give the same, in that order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permute: Option<OverAxis>,
+    /// One row of each segment after another gives what one run gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Carried>,
+    /// Each index of one axis with its share of another, run alone, gives the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heads: Option<Heads>,
+    /// Inputs times a power of two give outputs times the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scaled>,
+    /// The same call with another scalar, in the same process, gives what the reference says, and the
+    /// first call then gives what it gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recall: Option<Recall>,
+    /// The launches planned for one call, run again with other lengths in the same memory, give what
+    /// the reference says: what a captured graph does when it is replayed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Carried>,
     /// Which cases; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<Expr>,
     /// How.
     pub compare: Compare,
+}
+
+impl Relation {
+    /// Every form a relation may have, and which this one has.
+    pub fn forms(&self) -> [(&'static str, bool); 12] {
+        [
+            ("alone", self.alone.is_some()),
+            ("split", self.split.is_some()),
+            ("equals", self.equals.is_some()),
+            ("append_dead", self.append_dead.is_some()),
+            ("same", self.same.is_some()),
+            ("copies", self.copies.is_some()),
+            ("permute", self.permute.is_some()),
+            ("steps", self.steps.is_some()),
+            ("heads", self.heads.is_some()),
+            ("scale", self.scale.is_some()),
+            ("recall", self.recall.is_some()),
+            ("replay", self.replay.is_some()),
+        ]
+    }
+}
+
+/// Runs one after another over the segments of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Carried {
+    /// The list of segment lengths.
+    pub list: String,
+    /// Tensors handed from run to run.
+    pub carry: Vec<String>,
+}
+
+/// Groups of heads: index h of `of` belongs with the h-th equal share of `with`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Heads {
+    /// The dim with an index a group.
+    pub of: String,
+    /// The dim that is a multiple of it.
+    pub with: String,
+}
+
+/// Tensors times 2^power.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scaled {
+    /// Inputs.
+    pub tensors: Vec<String>,
+    /// The power of two.
+    pub power: i32,
+    /// Outputs that scale alike.
+    pub outputs: Vec<String>,
+}
+
+/// The scalar a second call changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Recall {
+    /// A scalar.
+    pub change: String,
 }
 
 /// Names one axis.

@@ -1,6 +1,7 @@
 //! The closed lists of domains and of generators: what callers may pass and what is drawn. A name here
 //! has one meaning; how it is drawn is decided where cases are generated.
 
+use crate::dtype::DType;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -55,6 +56,16 @@ pub enum Values {
     DistinctMantissas,
     /// Every bit pattern of a one-byte type, cycling.
     AllCodes,
+    /// Multiples of 1/8 up to 2: sums and products of many are exact in any order.
+    Lattice,
+    /// One 1 a row, along the diagonal: a product with it is a copy of a row.
+    OneHotRows,
+    /// The same size everywhere, signs alternating along the row.
+    Alternating,
+    /// Halfway between two neighbours of a narrower type, where it rounds to even.
+    Midpoints(DType),
+    /// NaN of many payloads, quiet and signalling, of either sign, among numbers.
+    NanPayloads,
     /// Bits from a hash of the coordinates: costs only the elements looked at.
     Hashed,
     /// ±0, subnormals, ±∞, extremes, NaN.

@@ -123,6 +123,8 @@ fn sample_of(contract: &Contract, seed: u64, plain: bool) -> Case {
             Some(LayoutKind::Offset) => Layout::Offset(amount),
             Some(LayoutKind::Wide) if tensor.shape[0] >= 2 => Layout::Wide,
             Some(LayoutKind::Wide) => Layout::Dense,
+            Some(LayoutKind::Permuted) => Layout::Permuted,
+            Some(LayoutKind::OddUnitStrides) => Layout::OddUnitStrides(amount),
             Some(LayoutKind::Rank0) => Layout::Rank0,
             Some(LayoutKind::Dense) | None => Layout::Dense,
         };

@@ -210,6 +210,8 @@ fn possible(case: &Case, layout: Layout, tensor: &Tensor, shape: &[u64]) -> Layo
         LayoutKind::Dense => true,
         LayoutKind::Offset => tensor.layout.contains(&LayoutKind::Offset),
         LayoutKind::Wide => shape.len() >= 2 && shape[0] >= 2,
+        LayoutKind::Permuted => shape.len() >= 3 && tensor.layout.contains(&LayoutKind::Permuted),
+        LayoutKind::OddUnitStrides => tensor.layout.contains(&LayoutKind::OddUnitStrides),
         LayoutKind::Rank0 => shape == [1],
         LayoutKind::RowPadded | LayoutKind::OuterPadded => shape.len() >= 2,
     };

@@ -59,6 +59,8 @@ impl Source<'_> {
             LayoutKind::Dense | LayoutKind::Offset => true,
             LayoutKind::RowPadded | LayoutKind::OuterPadded => shape.len() >= 2,
             LayoutKind::Wide => shape.len() >= 2 && rows >= 2,
+            LayoutKind::Permuted => shape.len() >= 3,
+            LayoutKind::OddUnitStrides => shape.contains(&1),
             LayoutKind::Rank0 => shape == [1],
         };
         let assigned = self.fixture.and_then(|fixture| fixture.layout.get(name)).copied();
@@ -76,8 +78,12 @@ impl Source<'_> {
                 let offered = |kind: &LayoutKind| match kind {
                     LayoutKind::Dense => true,
                     LayoutKind::Wide => false,
-                    LayoutKind::RowPadded | LayoutKind::OuterPadded => swarm.has(Swarm::PADDED),
-                    LayoutKind::Offset | LayoutKind::Rank0 => swarm.has(Swarm::OFFSET),
+                    LayoutKind::RowPadded | LayoutKind::OuterPadded | LayoutKind::Permuted => {
+                        swarm.has(Swarm::PADDED)
+                    }
+                    LayoutKind::Offset | LayoutKind::Rank0 | LayoutKind::OddUnitStrides => {
+                        swarm.has(Swarm::OFFSET)
+                    }
                 };
                 let kinds: Vec<LayoutKind> = tensor
                     .layout
@@ -100,6 +106,8 @@ impl Source<'_> {
             LayoutKind::RowPadded => Layout::RowPadded(padded),
             LayoutKind::OuterPadded => Layout::OuterPadded(padded),
             LayoutKind::Offset => Layout::Offset(amount),
+            LayoutKind::Permuted => Layout::Permuted,
+            LayoutKind::OddUnitStrides => Layout::OddUnitStrides(amount),
             LayoutKind::Wide => Layout::Wide,
             LayoutKind::Rank0 => Layout::Rank0,
         }
@@ -162,7 +170,8 @@ pub(super) fn realigned(case: &Case, tensor: &Tensor, shape: &[u64], layout: Lay
         Layout::RowPadded(pad) => Layout::RowPadded(padded(pad)),
         Layout::OuterPadded(pad) => Layout::OuterPadded(padded(pad)),
         Layout::Offset(elements) => Layout::Offset(elements.next_multiple_of(align)),
-        Layout::Dense | Layout::Wide | Layout::Rank0 => layout,
+        Layout::OddUnitStrides(more) => Layout::OddUnitStrides(more.next_multiple_of(align)),
+        Layout::Dense | Layout::Permuted | Layout::Wide | Layout::Rank0 => layout,
     }
 }
 

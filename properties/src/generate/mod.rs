@@ -13,7 +13,7 @@ pub use complete::{complete, first_scalar};
 use crate::choices::{Choices, Path};
 use crate::examine::Examine;
 use crate::subject::Subject;
-use contracts::case::Case;
+use contracts::case::{Case, Schedule};
 use contracts::format::{Contract, Fixture};
 use plan::Plan;
 use std::fmt;
@@ -25,6 +25,17 @@ pub struct Draw {
     pub case: Case,
     /// What to examine.
     pub examine: Examine,
+}
+
+impl Draw {
+    /// The two together. An order of blocks and warps is examined by itself: what differs between the
+    /// runs of a relation is then the relation's.
+    pub fn of(mut case: Case, examine: Examine) -> Draw {
+        if matches!(examine, Examine::Relation(_)) {
+            case.schedule = Schedule::InOrder;
+        }
+        Draw { case, examine }
+    }
 }
 
 /// Why these choices make no case: a combination the contract refuses, met too often in a row.
@@ -63,7 +74,7 @@ pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discar
     }
     let case = assemble(subject.contract, fixture, false, choices)?;
     let examine = Examine::draw(subject.contract, choices);
-    Ok(Draw { case, examine })
+    Ok(Draw::of(case, examine))
 }
 
 /// Draws a case of a contract that may have no kernel here.

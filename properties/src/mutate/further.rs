@@ -8,8 +8,8 @@ use super::suite::{Member, Origin};
 use crate::choices::{Choices, Path, Seeded, mix};
 use crate::generate;
 use crate::subject::Subject;
-use contracts::case::{Case, Layout};
-use contracts::format::{Fixture, LayoutKind, Word};
+use contracts::case::Case;
+use contracts::format::{Fixture, Word};
 
 /// Cases that a survivor of the suite is asked besides.
 pub const CASES: u64 = 384;
@@ -82,7 +82,7 @@ fn like(subject: &Subject, member: &Member<'_>, choices: &mut dyn Choices) -> Fi
     let is_held =
         |name: &String| subject.contract.stores.values().any(|store| store.holds.contains(name));
     for (name, tensor) in case.tensors.iter().filter(|(name, _)| !is_held(name)) {
-        assigned.layout.insert(name.clone(), kind_of(tensor.layout));
+        assigned.layout.insert(name.clone(), tensor.layout.kind());
     }
     let fixture = match member.origin {
         Origin::Fixture(name) => subject.contract.fixtures.get(name),
@@ -93,15 +93,4 @@ fn like(subject: &Subject, member: &Member<'_>, choices: &mut dyn Choices) -> Fi
         assigned.joint = fixture.joint.clone();
     }
     assigned
-}
-
-fn kind_of(layout: Layout) -> LayoutKind {
-    match layout {
-        Layout::Dense => LayoutKind::Dense,
-        Layout::RowPadded(_) => LayoutKind::RowPadded,
-        Layout::OuterPadded(_) => LayoutKind::OuterPadded,
-        Layout::Offset(_) => LayoutKind::Offset,
-        Layout::Wide => LayoutKind::Wide,
-        Layout::Rank0 => LayoutKind::Rank0,
-    }
 }

@@ -57,29 +57,84 @@ pub fn of_contract(
     subject: &crate::subject::Subject,
 ) -> Result<Vec<Named>, CannotMake> {
     let contract = subject.name();
-    let failed = |id: &str, what: String| CannotMake { id: format!("{contract}.{id}"), what };
-    let table = std::fs::read_to_string(root.join(FILE))
-        .map_err(|error| failed("*", format!("kernels/cuda/{FILE}: {error}")))?;
-    let mut named = Vec::new();
-    for edit in table.lines().filter_map(|line| edit_of(line, contract)) {
-        let source = sources::find(root, contract).map_err(|e| failed(&edit.id, e.to_string()))?;
-        let text = sources::read(root, &edit.file).map_err(|e| failed(&edit.id, e.to_string()))?;
-        let places = text.matches(&edit.stands).count();
-        if places != 1 {
-            let what = format!(
-                "`{}` stands {places} times in {}; mend the edit in kernels/cuda/{FILE}",
-                edit.stands, edit.file
-            );
-            return Err(failed(&edit.id, what));
-        }
-        let changed = text.replacen(&edit.stands, &edit.instead, 1);
-        let ptx = compile_with(installation, root, &source, &[(&edit.file, &changed)])
-            .map_err(|what| failed(&edit.id, what))?;
-        let killed_by =
-            subject.contract.mutants.get(&edit.id).map(|mutant| mutant.killed_by.clone());
-        named.push(Named { id: edit.id, killed_by, ptx });
+    let table = table(root, contract)?;
+    let edits = table.lines().filter_map(|line| edit_of(line, contract));
+    edits.map(|edit| made(installation, root, subject, &edit)).collect()
+}
+
+/// Compiles one named mutant of a contract.
+///
+/// # Errors
+/// As [`of_contract`], and when there is none of this name.
+pub fn of_mutant(
+    installation: &Installation,
+    root: &Path,
+    subject: &crate::subject::Subject,
+    mutant: &str,
+) -> Result<Named, CannotMake> {
+    made(installation, root, subject, &edit_named(root, subject.name(), mutant)?)
+}
+
+/// The hash of a contract's source and its headers with a mutant's edit: the one in the first line of
+/// the mutant's PTX.
+///
+/// # Errors
+/// When there is no such mutant, or its edit does not apply exactly once.
+pub fn source_hash(root: &Path, contract: &str, mutant: &str) -> Result<String, CannotMake> {
+    let edit = edit_named(root, contract, mutant)?;
+    let failed = |what: String| CannotMake { id: format!("{contract}.{mutant}"), what };
+    let (source, changed) = edited(root, contract, &edit)?;
+    let folder = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
+    copy(root, folder.path()).map_err(|error| failed(format!("copying the sources: {error}")))?;
+    std::fs::write(folder.path().join(&edit.file), changed)
+        .map_err(|error| failed(error.to_string()))?;
+    let text = sources::read(folder.path(), &source).map_err(|error| failed(error.to_string()))?;
+    sources::hash(folder.path(), &source, &text).map_err(|error| failed(error.to_string()))
+}
+
+fn table(root: &Path, contract: &str) -> Result<String, CannotMake> {
+    std::fs::read_to_string(root.join(FILE)).map_err(|error| CannotMake {
+        id: format!("{contract}.*"),
+        what: format!("kernels/cuda/{FILE}: {error}"),
+    })
+}
+
+fn edit_named(root: &Path, contract: &str, mutant: &str) -> Result<Edit, CannotMake> {
+    let table = table(root, contract)?;
+    let mut edits = table.lines().filter_map(|line| edit_of(line, contract));
+    edits.find(|edit| edit.id == mutant).ok_or_else(|| CannotMake {
+        id: format!("{contract}.{mutant}"),
+        what: format!("kernels/cuda/{FILE} has no such line"),
+    })
+}
+
+/// The contract's source file, and the text of the edited file.
+fn edited(root: &Path, contract: &str, edit: &Edit) -> Result<(String, String), CannotMake> {
+    let failed = |what: String| CannotMake { id: format!("{contract}.{}", edit.id), what };
+    let source = sources::find(root, contract).map_err(|e| failed(e.to_string()))?;
+    let text = sources::read(root, &edit.file).map_err(|e| failed(e.to_string()))?;
+    let places = text.matches(&edit.stands).count();
+    if places != 1 {
+        return Err(failed(format!(
+            "`{}` stands {places} times in {}; mend the edit in kernels/cuda/{FILE}",
+            edit.stands, edit.file
+        )));
     }
-    Ok(named)
+    Ok((source, text.replacen(&edit.stands, &edit.instead, 1)))
+}
+
+fn made(
+    installation: &Installation,
+    root: &Path,
+    subject: &crate::subject::Subject,
+    edit: &Edit,
+) -> Result<Named, CannotMake> {
+    let contract = subject.name();
+    let (source, changed) = edited(root, contract, edit)?;
+    let ptx = compile_with(installation, root, &source, &[(&edit.file, &changed)])
+        .map_err(|what| CannotMake { id: format!("{contract}.{}", edit.id), what })?;
+    let killed_by = subject.contract.mutants.get(&edit.id).map(|mutant| mutant.killed_by.clone());
+    Ok(Named { id: edit.id.clone(), killed_by, ptx })
 }
 
 fn edit_of(line: &str, contract: &str) -> Option<Edit> {

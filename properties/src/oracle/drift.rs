@@ -93,6 +93,7 @@ pub fn drift(
         wrong: 1,
         compared: judged,
         max_abs: 0.0,
+        max_ulps: 0.0,
         relative_rms: error,
         norm_ratio: (group.observed / group.expected).sqrt(),
         nonfinite: 0,

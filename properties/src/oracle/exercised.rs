@@ -1,7 +1,7 @@
 //! Which clauses one case exercised, as places in `Subject::clauses`: collected without a string, so
 //! the passing path formats nothing.
 
-use crate::counters::{Counters, dtype_label};
+use crate::counters::{Counters, Headroom, dtype_label};
 use crate::subject::Subject;
 use contracts::case::Case;
 
@@ -9,12 +9,18 @@ use contracts::case::Case;
 #[derive(Clone, Debug, Default)]
 pub struct Exercised {
     places: Vec<usize>,
+    /// Whether errors are measured where everything agrees.
+    pub(crate) measures: bool,
+    /// Written tensors of the case, measured.
+    headroom: Vec<(String, Headroom)>,
 }
 
 impl Exercised {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.places.clear();
+        self.measures = false;
+        self.headroom.clear();
     }
 
     /// Marks the clause whose id is these parts joined by dots. Ids the contract lacks (a house rule
@@ -28,12 +34,20 @@ impl Exercised {
         }
     }
 
+    /// Keeps how far inside its bounds a tensor is.
+    pub(crate) fn measured(&mut self, tensor: &str, headroom: Headroom) {
+        self.headroom.push((tensor.to_owned(), headroom));
+    }
+
     /// Adds one case to the counters for each clause marked.
     pub fn count(&self, subject: &Subject, case: &Case, counters: &mut Counters) {
         let label = dtype_label(case);
         for place in &self.places {
             debug_assert!(*place < subject.clauses.len());
             counters.count(&label, *place);
+        }
+        for (tensor, headroom) in &self.headroom {
+            counters.measured(&label, tensor, *headroom);
         }
     }
 

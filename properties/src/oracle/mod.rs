@@ -21,8 +21,10 @@ pub use show::{show, show_number};
 pub use tolerance::Allowed;
 
 use crate::check::ToolError;
+use crate::counters::Headroom;
 use crate::prepare::{Prepared, missing};
 use crate::verdict::{Disagreement, ErrorSummary};
+use contracts::dtype::DType;
 use contracts::geometry::TensorGeometry;
 use reference::Expected;
 
@@ -42,7 +44,9 @@ pub fn judge(
         }
         let expected = expected(prepared, &prepared.geometry.tensors[place])?;
         let bytes = &observed.tensors[place];
-        if let Some(found) = drift(prepared, place, expected, bytes, exercised)? {
+        if let Some(found) = drift(prepared, place, expected, bytes, exercised)?
+            && prepared.subject.judges(&found.clause)
+        {
             return Ok(Some(found));
         }
     }
@@ -92,6 +96,10 @@ fn judge_values(
     if nan_given && policy.is_some() {
         exercised.mark(subject, &["nan", &tensor.name]);
     }
+    if exercised.measures {
+        let tally = tallied(prepared, place, bytes, &allowed);
+        exercised.measured(&tensor.name, Headroom::of(&tally.summary()));
+    }
     if allowed.all_fit(&prepared.live[place], bytes) {
         return Ok(None);
     }
@@ -133,6 +141,18 @@ pub fn expected<'a>(
     Ok(expected)
 }
 
+/// Every live element of a tensor against its expectation.
+fn tallied(prepared: &Prepared<'_>, place: usize, bytes: &[u8], allowed: &Allowed<'_>) -> Tally {
+    let dtype = prepared.geometry.tensors[place].dtype;
+    let mut tally = Tally::of(dtype);
+    each(&prepared.live[place], dtype, bytes, |flat, bits| {
+        let at = flat as usize;
+        let fits = allowed.fits(at, bits);
+        tally.add(allowed.value(at), dtype.to_f64(bits), allowed.bound(at), fits);
+    });
+    tally
+}
+
 /// The first wrong element of a tensor in row-major order, with what all of them amount to; `None`
 /// when every misfit is a NaN within reach.
 fn disagreement(
@@ -146,9 +166,18 @@ fn disagreement(
     let tensor = &prepared.geometry.tensors[place];
     let dtype = tensor.dtype;
     let mut first: Option<(u64, u64)> = None;
-    let mut tally = Tally::default();
+    let mut tally = Tally::of(dtype);
+    let by_nan = format!("nan.{}", tensor.name);
+    let by_value = format!("tolerance.{}.{}", tensor.name, allowed.class);
+    let clause = |flat: u64, bits: u64| {
+        let is_nan = allowed.value(flat as usize).is_nan();
+        if nan_by_policy && is_nan != dtype.is_nan(bits) { &by_nan } else { &by_value }
+    };
+    let subject = prepared.subject;
     each(&prepared.live[place], dtype, bytes, |flat, bits| {
-        let fits = allowed.fits(flat as usize, bits) || dtype.is_nan(bits) && reach.allows(flat);
+        let fits = allowed.fits(flat as usize, bits)
+            || dtype.is_nan(bits) && reach.allows(flat)
+            || !subject.off.is_empty() && !subject.judges(clause(flat, bits));
         tally.add(
             allowed.value(flat as usize),
             dtype.to_f64(bits),
@@ -161,11 +190,7 @@ fn disagreement(
     });
     let (flat, bits) = first?;
     let value = allowed.value(flat as usize);
-    let clause = if nan_by_policy && value.is_nan() != dtype.is_nan(bits) {
-        format!("nan.{}", tensor.name)
-    } else {
-        format!("tolerance.{}.{}", tensor.name, allowed.class)
-    };
+    let clause = clause(flat, bits).clone();
     let error = ErrorSummary {
         error: finite((dtype.to_f64(bits) - value).abs()),
         bound: finite(allowed.bound(flat as usize)),
@@ -183,14 +208,26 @@ fn disagreement(
     })
 }
 
+/// One unit in the last place of a value in a type: the distance of its neighbours there. Whole numbers
+/// for a type of whole numbers.
+fn ulp(dtype: DType, value: f64) -> f64 {
+    if !dtype.is_float() {
+        return 1.0;
+    }
+    let power = libm::ilogb(value).clamp(-1100, 1100);
+    let unit = 2.0 * dtype.unit_roundoff() * libm::exp2(f64::from(power));
+    unit.max(dtype.smallest_subnormal())
+}
+
 /// A NaN error is as large as an error can be; summaries stay comparable.
 fn finite(error: f64) -> f64 {
     if error.is_nan() { f64::INFINITY } else { error }
 }
 
 /// Running sums over the elements of a tensor.
-#[derive(Default)]
 pub(crate) struct Tally {
+    dtype: DType,
+    max_ulps: f64,
     wrong: u64,
     compared: u64,
     nonfinite: u64,
@@ -202,6 +239,22 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Nothing yet of a tensor of this type.
+    pub(crate) fn of(dtype: DType) -> Tally {
+        Tally {
+            dtype,
+            max_ulps: 0.0,
+            wrong: 0,
+            compared: 0,
+            nonfinite: 0,
+            max_abs: 0.0,
+            worst_ratio: 0.0,
+            error_squared: 0.0,
+            expected_squared: 0.0,
+            observed_squared: 0.0,
+        }
+    }
+
     /// Adds one element. Only finite pairs enter the norms.
     pub(crate) fn add(&mut self, expected: f64, observed: f64, bound: f64, fits: bool) {
         self.compared += 1;
@@ -214,6 +267,7 @@ impl Tally {
         self.max_abs = self.max_abs.max(error);
         if error > 0.0 {
             self.worst_ratio = self.worst_ratio.max(error / bound);
+            self.max_ulps = self.max_ulps.max(error / ulp(self.dtype, expected));
         }
         self.error_squared += error * error;
         self.expected_squared += expected * expected;
@@ -230,10 +284,46 @@ impl Tally {
             wrong: self.wrong,
             compared: self.compared,
             max_abs: self.max_abs,
+            max_ulps: self.max_ulps,
             relative_rms: relative(self.error_squared, self.expected_squared),
             norm_ratio: relative(self.observed_squared, self.expected_squared),
             nonfinite: self.nonfinite,
             worst_ratio: self.worst_ratio,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_in_the_last_place_is_the_distance_of_neighbours() {
+        for (dtype, value, unit) in [
+            (DType::F32, 1.0, 2f64.powi(-23)),
+            (DType::F32, -1.5, 2f64.powi(-23)),
+            (DType::F32, 1.999, 2f64.powi(-23)),
+            (DType::F32, 2.0, 2f64.powi(-22)),
+            (DType::F16, 1.0, 2f64.powi(-10)),
+            (DType::BF16, 0.75, 2f64.powi(-8)),
+            (DType::F16, 0.0, DType::F16.smallest_subnormal()),
+            (DType::I32, 7.0, 1.0),
+        ] {
+            assert_eq!(ulp(dtype, value), unit, "{dtype} {value}");
+        }
+    }
+
+    #[test]
+    fn a_tally_tells_every_figure_of_a_tensor() {
+        let mut tally = Tally::of(DType::F16);
+        tally.add(1.0, 1.0 + 2f64.powi(-9), 2f64.powi(-8), true);
+        tally.add(2.0, 2.0, 0.0, true);
+        tally.add(3.0, f64::NAN, 1.0, false);
+        let summary = tally.summary();
+        assert_eq!((summary.wrong, summary.compared, summary.nonfinite), (1, 3, 1));
+        assert_eq!((summary.max_ulps, summary.worst_ratio), (2.0, 0.5));
+        assert_eq!(summary.max_abs, 2f64.powi(-9));
+        assert!((summary.relative_rms - 2f64.powi(-9) / 5f64.sqrt()).abs() < 1e-15);
+        assert!(summary.norm_ratio > 1.0 && summary.norm_ratio < 1.001);
     }
 }

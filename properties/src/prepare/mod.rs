@@ -134,13 +134,16 @@ fn inputs(contract: &Contract, case: &Case, geometry: &Geometry) -> Inputs {
     }
 }
 
-/// Live elements as runs, ascending. Only the first axis of a tensor may have gaps, so a run is a
-/// number of whole rows; neighbouring rows without a gap are one run.
+/// Live elements as runs, ascending. Where only the first axis has gaps, a run is a number of
+/// whole rows; neighbouring rows without a gap are one run.
 fn live_runs(tensor: &TensorGeometry) -> Vec<LiveRun> {
     let row = tensor.row_count();
     let rows = tensor.shape.first().copied().unwrap_or(1);
     if row == 0 || rows == 0 {
         return Vec::new();
+    }
+    if tensor.shape.len() > 1 && inner_run(tensor) < row {
+        return scattered_runs(tensor, inner_run(tensor));
     }
     let pitch = tensor.strides.first().copied().unwrap_or(row);
     let mut runs = Vec::new();
@@ -178,6 +181,32 @@ fn live_runs(tensor: &TensorGeometry) -> Vec<LiveRun> {
         }
     }
     runs
+}
+
+/// Neighbours in memory below one index of the first axis.
+fn inner_run(tensor: &TensorGeometry) -> u64 {
+    let mut run = 1;
+    for (extent, stride) in tensor.shape.iter().zip(&tensor.strides).skip(1).rev() {
+        if *stride != run && *extent != 1 {
+            break;
+        }
+        run *= extent;
+    }
+    run
+}
+
+/// Live elements of a tensor whose rows do not lie in one piece, `piece` elements a run.
+fn scattered_runs(tensor: &TensorGeometry, piece: u64) -> Vec<LiveRun> {
+    let row = tensor.row_count();
+    let starts = (0..tensor.count()).step_by(piece.max(1) as usize);
+    let live = starts.filter(|flat| tensor.is_live_row(flat / row));
+    let runs = live.enumerate().map(|(place, flat)| LiveRun {
+        flat,
+        count: piece,
+        offset: tensor.element_offset(flat),
+        before: place as u64 * piece,
+    });
+    runs.collect()
 }
 
 impl Prepared<'_> {

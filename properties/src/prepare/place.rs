@@ -104,6 +104,9 @@ fn element(tensor: &TensorGeometry, flat: u64) -> Place {
 /// Flat index of the element at this distance from the buffer's start.
 fn element_at(tensor: &TensorGeometry, offset: u64) -> Option<u64> {
     let past = offset.checked_sub(tensor.offset)?;
+    if tensor.strides.windows(2).any(|pair| pair[0] < pair[1]) {
+        return element_among(tensor, past);
+    }
     let row_count = tensor.row_count();
     let rows = tensor.shape.first().copied().unwrap_or(1);
     let pitch = match tensor.strides.first() {
@@ -114,4 +117,17 @@ fn element_at(tensor: &TensorGeometry, offset: u64) -> Option<u64> {
         return None;
     }
     Some(past / pitch * row_count + past % pitch)
+}
+
+/// The same where axes lie in another order in memory than in the shape.
+fn element_among(tensor: &TensorGeometry, past: u64) -> Option<u64> {
+    let mut axes: Vec<usize> = (0..tensor.shape.len()).filter(|a| tensor.shape[*a] > 1).collect();
+    axes.sort_by_key(|axis| std::cmp::Reverse(tensor.strides[*axis]));
+    let (mut rest, mut coordinates) = (past, vec![0; tensor.shape.len()]);
+    for axis in axes {
+        coordinates[axis] = (rest / tensor.strides[axis].max(1)).min(tensor.shape[axis] - 1);
+        rest -= coordinates[axis] * tensor.strides[axis];
+    }
+    let flat = coordinates.iter().zip(&tensor.shape).fold(0, |flat, (at, n)| flat * n + at);
+    (rest == 0 && !tensor.shape.contains(&0)).then_some(flat)
 }

@@ -6,7 +6,7 @@ use contracts::AutoReject;
 use contracts::case::Case;
 use contracts::dtype::DType;
 use contracts::expr::Expr;
-use contracts::format::{Contract, DTypeRef, ErrorKind, ScaleKind};
+use contracts::format::{Contract, DTypeRef, ErrorKind, LayoutKind, ScaleKind};
 use kernels::call::{Call, TensorArg};
 
 /// Kinds a scale may be mistaken for.
@@ -39,7 +39,8 @@ pub(super) fn edit(
             (text, if is_scale { ErrorKind::ScaleShape } else { ErrorKind::Shape })
         }
         AutoReject::Stride => {
-            (broken_stride(tensor(&mut call, name)?, align, seed)?, ErrorKind::Shape)
+            let scattered = contract.tensors.get(name)?.layout.contains(&LayoutKind::Permuted);
+            (broken_stride(tensor(&mut call, name)?, align, scattered, seed)?, ErrorKind::Shape)
         }
         AutoReject::Align => (misaligned(tensor(&mut call, name)?, align, seed)?, ErrorKind::Align),
         AutoReject::Kind => (other_kind(tensor(&mut call, name)?, seed)?, ErrorKind::ScaleKind),
@@ -137,7 +138,12 @@ fn is_pinned(
 }
 
 /// Rows closer than they are long, or elements of a row apart.
-fn broken_stride(argument: &mut TensorArg, align: u64, seed: u64) -> Option<String> {
+fn broken_stride(
+    argument: &mut TensorArg,
+    align: u64,
+    scattered: bool,
+    seed: u64,
+) -> Option<String> {
     let rows = *argument.shape.first()?;
     let row: u64 = argument.shape.iter().skip(1).product();
     if row == 0 {
@@ -146,7 +152,10 @@ fn broken_stride(argument: &mut TensorArg, align: u64, seed: u64) -> Option<Stri
     let unit = (align / argument.dtype.size_bytes()).max(1);
     let short =
         (rows > 1).then(|| row.saturating_sub(1) / unit * unit).filter(|short| *short < row);
-    let inner_axis = (1..argument.shape.len()).rev().find(|axis| argument.shape[*axis] > 1);
+    let inner_axis = (1..argument.shape.len())
+        .rev()
+        .find(|axis| argument.shape[*axis] > 1)
+        .filter(|_| !scattered);
     let choices: Vec<bool> =
         [short.map(|_| true), inner_axis.map(|_| false)].into_iter().flatten().collect();
     if pick(&choices, seed)? {

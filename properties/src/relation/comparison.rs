@@ -73,7 +73,7 @@ impl<'a> Comparison<'a> {
             place,
             note,
             form,
-            tally: Tally::default(),
+            tally: Tally::of(whole.geometry.tensors[place].dtype),
             compared: 0,
             first: None,
         })

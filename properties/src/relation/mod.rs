@@ -6,23 +6,31 @@ mod alone;
 mod append_dead;
 mod comparison;
 mod copies;
+mod heads;
+mod permute;
 mod read_again;
+mod recall;
+mod replay;
 mod rows_as_steps;
 mod same;
+mod scale;
 mod selection;
 mod slice;
 mod split;
+mod steps;
 
 pub(crate) use slice::{plain, skeleton};
 
-use crate::check::{Session, ToolError, attempt};
-use crate::oracle::{Exercised, Observed};
-use crate::prepare::{Prepared, missing, prepare_unjudged};
+use crate::check::{Session, ToolError, attempt, run};
+use crate::oracle::{Exercised, Observed, each, judge};
+use crate::prepare::{Prepared, missing, prepare, prepare_unjudged};
 use crate::subject::Subject;
 use crate::verdict::{FaultReport, Verdict};
+use comparison::Comparison;
 use contracts::CaseScope;
 use contracts::case::Case;
-use contracts::format::{Contract, Equals, Relation, Split};
+use contracts::format::{Carried, Contract, Equals, Relation, Split};
+use kernels::launch::Plan;
 
 /// One relation at work on one case.
 pub(crate) struct Related<'a, 's> {
@@ -84,6 +92,18 @@ pub fn examine(
         same::same(&mut related, same)
     } else if let Some(copies) = &relation.copies {
         copies::copies(&mut related, copies)
+    } else if let Some(over) = &relation.permute {
+        permute::permute(&mut related, over)
+    } else if let Some(carried) = &relation.steps {
+        steps::steps(&mut related, carried)
+    } else if let Some(heads) = &relation.heads {
+        heads::heads(&mut related, heads)
+    } else if let Some(scaled) = &relation.scale {
+        scale::scale(&mut related, scaled)
+    } else if let Some(recalled) = &relation.recall {
+        recall::recall(&mut related, recalled)
+    } else if let Some(carried) = &relation.replay {
+        replay::replay(&mut related, carried)
     } else if let Some(equals) = &relation.equals {
         adapter(&equals.adapter).and_then(|adapter| adapter(&mut related, equals))
     } else {
@@ -107,7 +127,14 @@ pub fn speaks_of(id: &str, contract: &Contract, case: &Case) -> bool {
         (Ok(step), Some(lengths)) => lengths.iter().any(|length| i128::from(*length) > step),
         _ => false,
     };
-    holds && relation.split.as_ref().is_none_or(can_be_cut)
+    let has_rows = |carried: &Carried| {
+        case.lists
+            .get(&carried.list)
+            .is_some_and(|lengths| lengths.iter().any(|length| *length > 0))
+    };
+    holds
+        && relation.split.as_ref().is_none_or(can_be_cut)
+        && relation.steps.iter().chain(&relation.replay).all(has_rows)
 }
 
 fn adapter(name: &str) -> Result<Adapter, ToolError> {
@@ -125,6 +152,87 @@ enum SubRun<'c> {
 }
 
 impl Related<'_, '_> {
+    /// Runs a case once and holds it against the reference, every failure as one of this relation:
+    /// `None` and the results when it agrees. `plan` launches what another call planned.
+    fn judge<'c>(
+        &mut self,
+        case: &'c Case,
+        plan: Option<&Plan>,
+        what: &str,
+    ) -> Result<SubRun<'c>, ToolError>
+    where
+        Self: 'c,
+    {
+        let prepared = prepare(self.whole.subject, case).map_err(ToolError::Case)?;
+        let ended = match plan {
+            Some(plan) => run(&prepared, plan, prepared.case.poison, self.session)?,
+            None => attempt(&prepared, prepared.case.poison, self.session)?,
+        };
+        if let Some(verdict) = ended {
+            return Ok(SubRun::Ended(self.blamed(verdict, what)));
+        }
+        let mut observed = Observed::default();
+        observed.gather(&prepared, self.session.arena);
+        match judge(&prepared, &observed, &mut Exercised::default())? {
+            None => Ok(SubRun::Ran(Box::new(prepared), observed)),
+            Some(found) => {
+                let verdict = Verdict::Disagree(Box::new(found));
+                Ok(SubRun::Ended(self.blamed(verdict, what)))
+            }
+        }
+    }
+
+    /// A failure of a sub-run as one of this relation.
+    fn blamed(&self, verdict: Verdict, what: &str) -> Verdict {
+        match verdict {
+            Verdict::Fault(fault) => Verdict::Fault(Box::new(FaultReport {
+                clause: self.clause.to_owned(),
+                text: format!("{} in the run of {what}: {}", fault.clause, fault.text),
+                ..*fault
+            })),
+            Verdict::Disagree(mut found) => {
+                let clause = std::mem::replace(&mut found.clause, self.clause.to_owned());
+                found.note = format!("{clause} in the run of {what}");
+                Verdict::Disagree(found)
+            }
+            other => other,
+        }
+    }
+
+    /// Compares every written tensor of another run, index by index, with the whole's; `wanted` says
+    /// which. Tensors of another shape are passed over.
+    fn compare_same(
+        &mut self,
+        part: &Prepared<'_>,
+        observed: &Observed,
+        note: &str,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<Option<Verdict>, ToolError> {
+        for place in part.written() {
+            let tensor = &part.geometry.tensors[place];
+            let in_whole = |other: &usize| {
+                let other = &self.whole.geometry.tensors[*other];
+                other.name == tensor.name && other.shape == tensor.shape
+            };
+            let Some(whole_place) = self.whole.written().find(in_whole) else { continue };
+            if !wanted(&tensor.name) {
+                continue;
+            }
+            let (run, compare) = ((self.whole, self.observed), self.relation.compare);
+            let mut comparison =
+                Comparison::of(self.clause, run, whole_place, compare, None, note.to_owned())?;
+            each(&part.live[place], tensor.dtype, &observed.tensors[place], |flat, bits| {
+                comparison.element(flat, bits);
+            });
+            let (compared, found) = comparison.finish();
+            self.compared += compared;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
     /// Runs a sub-case once, under the whole case's poison. `what` names the run in a report.
     fn run<'c>(
         &mut self,
@@ -139,19 +247,12 @@ impl Related<'_, '_> {
                 observed.gather(&prepared, self.session.arena);
                 Ok(SubRun::Ran(Box::new(prepared), observed))
             }
-            Some(Verdict::Fault(fault)) => {
-                Ok(SubRun::Ended(Verdict::Fault(Box::new(FaultReport {
-                    clause: self.clause.to_owned(),
-                    text: format!("{} in the run of {what}: {}", fault.clause, fault.text),
-                    ..*fault
-                }))))
-            }
             Some(Verdict::Disagree(mut refusal)) => {
                 refusal.clause = self.clause.to_owned();
                 refusal.note = format!("in the run of {what}");
                 Ok(SubRun::Ended(Verdict::Disagree(refusal)))
             }
-            Some(other) => Ok(SubRun::Ended(other)),
+            Some(other) => Ok(SubRun::Ended(self.blamed(other, what))),
         }
     }
 }

@@ -91,6 +91,20 @@ fn relation(relation: &Relation) -> String {
         format!("{} holds the slot of {} that {} names", copies.into, copies.of, copies.by)
     } else if let Some(over) = &relation.append_dead {
         format!("dead elements after each row of {} change nothing", over.axis)
+    } else if let Some(over) = &relation.permute {
+        format!("{} in another order gives the same in that order", over.axis)
+    } else if let Some(steps) = &relation.steps {
+        let carry = steps.carry.join(" and ");
+        format!("{} one row at a time, {carry} carried, gives the same", steps.list)
+    } else if let Some(heads) = &relation.heads {
+        format!("each of {} with its share of {} alone gives the same", heads.of, heads.with)
+    } else if let Some(scale) = &relation.scale {
+        let (inputs, outputs) = (scale.tensors.join(" and "), scale.outputs.join(" and "));
+        format!("{inputs} times 2^{0} gives {outputs} times 2^{0}", scale.power)
+    } else if let Some(recall) = &relation.recall {
+        format!("a second call with another {} gives what it should", recall.change)
+    } else if let Some(replay) = &relation.replay {
+        format!("the launches planned once serve other {} in the same memory", replay.list)
     } else {
         String::new()
     };

@@ -97,12 +97,13 @@ fn error_text(error: &ErrorSummary) -> String {
         if times.is_finite() { format!(", {times:.3} times as much") } else { String::new() };
     format!(
         "{:.3e} where {:.3e} is allowed{times}; {} of {} elements wrong\n\
-         largest {:.3e}, worst {:.3} of its bound, relative RMS {:.3e}, norm ratio {:.6}, {} not finite",
+         largest {:.3e} ({:.1} ulp), worst {:.3} of its bound, relative RMS {:.3e}, norm ratio {:.6}, {} not finite",
         error.error,
         error.bound,
         error.wrong,
         error.compared,
         error.max_abs,
+        error.max_ulps,
         error.worst_ratio,
         error.relative_rms,
         error.norm_ratio,
@@ -200,6 +201,7 @@ fn error_json(error: &ErrorSummary) -> Value {
         "wrong": error.wrong,
         "compared": error.compared,
         "max_abs": error.max_abs,
+        "max_ulps": error.max_ulps,
         "relative_rms": error.relative_rms,
         "norm_ratio": error.norm_ratio,
         "nonfinite": error.nonfinite,
@@ -211,6 +213,8 @@ fn case_json(case: &Case) -> Value {
     let layouts = case.tensors.iter().filter(|(_, tensor)| tensor.layout != Layout::Dense);
     let layout = |layout: &Layout| match layout {
         Layout::Dense => json!("dense"),
+        Layout::Permuted => json!("permuted"),
+        Layout::OddUnitStrides(amount) => json!({ "odd_unit_strides": amount }),
         Layout::Wide => json!("wide"),
         Layout::Rank0 => json!("rank0"),
         Layout::RowPadded(amount) => json!({ "row_padded": amount }),
@@ -281,6 +285,7 @@ mod tests {
             relative_rms: 1.0,
             norm_ratio: 0.0,
             nonfinite: 0,
+            max_ulps: 8_388_608.0,
             worst_ratio: 4.0,
         };
         Verdict::Disagree(Box::new(Disagreement {
@@ -314,7 +319,7 @@ canary_row_sum disagrees: tolerance.y.all
   expected   1 (0x3f800000)
   observed   0 (0x00000000)
   error      1.000e0 where 2.500e-1 is allowed, 4.000 times as much; 1 of 1 elements wrong
-             largest 1.000e0, worst 4.000 of its bound, relative RMS 1.000e0, norm ratio 0.000000, 0 not finite
+             largest 1.000e0 (8388608.0 ulp), worst 4.000 of its bound, relative RMS 1.000e0, norm ratio 0.000000, 0 not finite
   case       x=f32 R=1 n=65 x row_padded 3
   regression here/corpora/canary_row_sum/tolerance_y_all-1a2b3c4d.yaml
   replay     cargo run --release -- replay here/corpora/canary_row_sum/tolerance_y_all-1a2b3c4d.yaml";

@@ -4,7 +4,7 @@
 use super::finding::{finding, finding_json};
 use super::paint::Paint;
 use crate::corpus;
-use crate::counters::Exercised;
+use crate::counters::{Counters, Exercised, Headroom};
 use crate::search::{Finding, SubjectSummary, Summary};
 use crate::subject::Subject;
 use serde_json::{Value, json};
@@ -41,6 +41,7 @@ fn subject_text(summary: &SubjectSummary, elapsed_s: f64, paint: Paint) -> Strin
         summary.coverage.headline()
     );
     out.push_str(&table(&counters.summary(summary.subject, false, false), paint));
+    out.push_str(&headroom(counters, paint));
     for what in &summary.unsupported {
         let _ = writeln!(out, "  unsupported: {what}");
     }
@@ -112,6 +113,46 @@ fn table(lines: &[Exercised], paint: Paint) -> String {
     out
 }
 
+/// How far inside its bounds the kernel is, a row a tensor and type: where the worst element stays far
+/// below its bound, the bound is too loose. Figures of the cases that were measured.
+fn headroom(counters: &Counters, paint: Paint) -> String {
+    let mut out = String::new();
+    for (label, tensor, held) in counters.headroom() {
+        if out.is_empty() {
+            let titles = "  headroom                cases  worst/bound   max abs    max ulp   rel RMS  \
+                          norm ratio             not finite";
+            let _ = writeln!(out, "{}", paint.faint(titles));
+        }
+        let row = format!("{tensor} {label}");
+        let ratio = format!("{:.7}..{:.7}", held.norm_ratio[0], held.norm_ratio[1]);
+        let _ = writeln!(
+            out,
+            "  {row:<20} {:>8}  {:>11.4}  {:>8.2e}  {:>9.1}  {:>8.2e}  {ratio:<22} {:>10}",
+            held.cases,
+            held.worst_ratio,
+            held.max_abs,
+            held.max_ulps,
+            held.relative_rms,
+            held.nonfinite
+        );
+    }
+    out
+}
+
+fn headroom_json((label, tensor, held): (&str, &str, &Headroom)) -> Value {
+    json!({
+        "tensor": tensor,
+        "dtypes": label,
+        "cases": held.cases,
+        "worst_ratio": held.worst_ratio,
+        "max_abs": held.max_abs,
+        "max_ulps": held.max_ulps,
+        "relative_rms": held.relative_rms,
+        "norm_ratio": held.norm_ratio,
+        "nonfinite": held.nonfinite,
+    })
+}
+
 /// The summary under stable keys.
 pub fn summary_json(summary: &Summary) -> Value {
     json!({
@@ -139,6 +180,7 @@ fn subject_json(summary: &SubjectSummary) -> Value {
         "discarded": summary.counters.discarded,
         "edges": summary.coverage.edges(),
         "clauses": summary.counters.summary(summary.subject, false, false).iter().map(clause).collect::<Vec<_>>(),
+        "headroom": summary.counters.headroom().map(headroom_json).collect::<Vec<_>>(),
         "unsupported": summary.unsupported,
         "findings": summary.findings.iter().map(found).collect::<Vec<_>>(),
     })
@@ -179,5 +221,24 @@ mod tests {
   house.bounds             -          0
 ";
         assert_eq!(format!("\n{}", table(&lines, Paint::PLAIN)), expected);
+    }
+
+    #[test]
+    fn headroom_has_a_row_a_tensor_and_type_over_the_cases_measured() {
+        let mut counters = Counters::default();
+        for (worst_ratio, norm) in [(0.25, 1.0), (0.5, 0.75)] {
+            let norm_ratio = [norm; 2];
+            let one =
+                Headroom { cases: 1, worst_ratio, norm_ratio, max_ulps: 3.0, ..Default::default() };
+            counters.measured("x=f16", "y", one);
+        }
+        let text = headroom(&counters, Paint::PLAIN);
+        let row = text.lines().nth(1).expect("a title and a row");
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let wanted = "y x=f16 2 0.5000 0.00e0 3.0 0.00e0 0.7500000..1.0000000 0";
+        assert_eq!(words, wanted.split(' ').collect::<Vec<_>>());
+        assert_eq!(headroom(&Counters::default(), Paint::PLAIN), "");
+        let json = headroom_json(counters.headroom().next().expect("measured"));
+        assert_eq!((json["worst_ratio"].as_f64(), json["cases"].as_u64()), (Some(0.5), Some(2)));
     }
 }

@@ -54,11 +54,19 @@ fn relation<'a>(
     before: &'a Relation,
     after: &'a Relation,
 ) {
-    let Relation { alone, split, equals, append_dead, same, copies, when, compare: how } = before;
+    let Relation { alone, split, equals, append_dead, same, copies, when, compare: how, .. } =
+        before;
+    let Relation { permute, steps, heads, scale, recall, replay, .. } = before;
     let axis = |over: &Option<OverAxis>| over.as_ref().map(|OverAxis { axis }| axis.clone());
     let what = format!("relation {name}");
     sides.either(clause, &what, &axis(alone), &axis(&after.alone));
     sides.either(clause, &what, &axis(append_dead), &axis(&after.append_dead));
+    sides.either(clause, &what, &axis(permute), &axis(&after.permute));
+    sides.either(clause, &what, steps, &after.steps);
+    sides.either(clause, &what, heads, &after.heads);
+    sides.either(clause, &what, scale, &after.scale);
+    sides.either(clause, &what, recall, &after.recall);
+    sides.either(clause, &what, replay, &after.replay);
     match (split, &after.split) {
         (Some(old), Some(new)) => cut(sides, clause, name, old, new),
         (old, new) => sides.either(clause, &what, old, new),

@@ -40,6 +40,8 @@ pub(super) fn digest(case: &Case) -> u64 {
             Layout::Offset(offset) => (3, offset),
             Layout::Wide => (4, 0),
             Layout::Rank0 => (5, 0),
+            Layout::Permuted => (6, 0),
+            Layout::OddUnitStrides(more) => (7, more),
         };
         fnv.word(kind);
         fnv.word(amount);

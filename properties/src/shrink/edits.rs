@@ -418,7 +418,10 @@ fn layouts(contract: &Contract, case: &Case) -> Vec<Edit> {
             Layout::OuterPadded(pad) => (pad, Layout::OuterPadded),
             Layout::Offset(offset) => (offset, Layout::Offset),
             Layout::Wide if padded => (17, Layout::RowPadded),
-            Layout::Wide | Layout::Rank0 | Layout::Dense => (0, |_| Layout::Dense),
+            Layout::OddUnitStrides(more) => (more, Layout::OddUnitStrides),
+            Layout::Permuted | Layout::Wide | Layout::Rank0 | Layout::Dense => {
+                (0, |_| Layout::Dense)
+            }
         };
         let smaller = [1, 2, 4, 8, 16].into_iter().filter(|less| *less < held).map(form);
         let layouts = std::iter::once(Layout::Dense).chain(smaller);

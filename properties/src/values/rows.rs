@@ -64,6 +64,22 @@ impl<'a> Rows<'a> {
             Values::AllCodes => {
                 fill_by_index(row, first, |flat| flat.wrapping_add(seed) & dtype.mask());
             }
+            Values::Lattice => each(dtype, key, row, |w| below(w, 33) as f64 / 8.0 - 2.0),
+            Values::OneHotRows => {
+                row.fill(0);
+                let place = index.checked_rem(row.len() as u64);
+                if let Some(one) = place.and_then(|place| row.get_mut(place as usize)) {
+                    *one = rounded(dtype, 1.0);
+                }
+            }
+            Values::Alternating => {
+                let size = between(self.once, 0.5, 2.0);
+                for (column, bits) in row.iter_mut().enumerate() {
+                    *bits = rounded(dtype, if column % 2 == 0 { size } else { -size });
+                }
+            }
+            Values::Midpoints(of) => each(dtype, key, row, |w| midpoint(*of, w)),
+            Values::NanPayloads => nan_row(dtype, key, row),
             Values::Hashed => {
                 fill_by_index(row, first, |flat| word(seed, flat as usize) & dtype.mask())
             }
@@ -220,6 +236,31 @@ pub(crate) fn special_bits(dtype: DType) -> Vec<u64> {
     specials.push(dtype.poison(Poison::Quiet));
     specials.push(dtype.poison(Poison::Signalling));
     specials
+}
+
+/// A normal number of a type plus half the distance to its neighbour away from zero.
+fn midpoint(of: DType, word: u64) -> f64 {
+    let bits = of.round_from_f64(normal(word));
+    let (here, next) = (of.to_f64(bits), of.to_f64(bits + 1));
+    if next.is_finite() { 0.5 * (here + next) } else { here }
+}
+
+/// A NaN of its own payload and sign at about every other column, normal numbers elsewhere.
+fn nan_row(dtype: DType, key: u64, row: &mut [u64]) {
+    each(dtype, key, row, normal);
+    if !dtype.is_float() {
+        return;
+    }
+    let (sign, payload) = ((dtype.mask() >> 1) + 1, (1u64 << mantissa_bits(dtype)) - 1);
+    let exponent = dtype.poison(Poison::Quiet) & !sign & !payload;
+    for (column, bits) in row.iter_mut().enumerate() {
+        let word = word(!key, column);
+        if word & 1 == 0 {
+            // E4M3 has one NaN.
+            let held = if dtype == DType::E4M3 { payload } else { (word >> 8 & payload).max(1) };
+            *bits = exponent | held | if word & 2 == 0 { sign } else { 0 };
+        }
+    }
 }
 
 /// Normal values well below (or, for every other row, all negative and below) a largest value that

@@ -168,6 +168,11 @@ fn every_generator_respects_every_domain() {
         Values::Ramp,
         Values::Spike,
         Values::DistinctMantissas,
+        Values::Lattice,
+        Values::OneHotRows,
+        Values::Alternating,
+        Values::Midpoints(DType::BF16),
+        Values::NanPayloads,
         Values::Hashed,
         Values::Specials,
         Values::Ties { places: vec![TiePlace::Warp, TiePlace::Last] },
@@ -321,5 +326,61 @@ fn a_value_costs_nanoseconds() {
         );
         // Far above what it takes, far below what a transcendental function an element would.
         assert!(each < 300.0, "{dtype}: {each} ns a value");
+    }
+}
+
+#[test]
+fn sums_and_products_of_a_lattice_are_exact() {
+    for dtype in FLOATS {
+        let values = valued(&Values::Lattice, dtype, &[8, 64], 3);
+        assert!(values.iter().all(|value| (value * 8.0).fract() == 0.0 && value.abs() <= 2.0));
+        assert!(values.iter().any(|value| *value < 0.0) && values.iter().any(|value| *value > 1.0));
+    }
+}
+
+#[test]
+fn one_hot_rows_are_the_identity_again_and_again() {
+    for row in valued(&Values::OneHotRows, DType::F16, &[9, 4], 3).chunks(4).enumerate() {
+        let wanted: Vec<f64> = (0..4).map(|column| f64::from(column == row.0 % 4)).collect();
+        assert_eq!(row.1, wanted);
+    }
+}
+
+#[test]
+fn alternating_rows_cancel() {
+    let values = valued(&Values::Alternating, DType::F32, &[3, 10], 3);
+    assert!(values.chunks(2).all(|pair| pair[0] == -pair[1] && pair[0] >= 0.5));
+}
+
+#[test]
+fn midpoints_lie_between_two_neighbours_of_the_narrower_type() {
+    for of in [DType::BF16, DType::F16, DType::E4M3] {
+        let values = valued(&Values::Midpoints(of), DType::F32, &[4, 64], 3);
+        let between = |value: &f64| {
+            let near = of.to_f64(of.round_from_f64(*value));
+            let other = of.to_f64(of.round_from_f64(2.0 * value - near));
+            near != *value && (near + other) * 0.5 == *value
+        };
+        let midpoints = values.iter().filter(|value| between(value)).count();
+        assert!(midpoints > 250, "{of}: {midpoints} of 256");
+    }
+}
+
+#[test]
+fn nan_payloads_are_many_and_of_both_signs_and_kinds() {
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let bits = drawn(&Values::NanPayloads, dtype, &[4, 64], &Domain::Any, 3);
+        let nan: std::collections::BTreeSet<u64> =
+            bits.iter().copied().filter(|bits| dtype.is_nan(*bits)).collect();
+        let quiet = dtype.poison(contracts::dtype::Poison::Quiet);
+        let quieting = 1u64 << (mantissa_bits(dtype) - 1);
+        let sign = (dtype.mask() >> 1) + 1;
+        assert!(nan.len() > 40, "{dtype}: {} payloads", nan.len());
+        assert!(quiet & quieting != 0, "the poison is quiet");
+        for half in [sign, quieting] {
+            let set = nan.iter().filter(|bits| *bits & half != 0).count();
+            assert!(set > 10 && set < nan.len() - 10, "{dtype}: {set} of {}", nan.len());
+        }
+        assert!(bits.iter().any(|bits| !dtype.is_nan(*bits)));
     }
 }
