@@ -221,7 +221,7 @@ fn copies_that_nobody_waits_for_take_bounded_memory() {
         cp.async.wait_all;ld.shared.v2.u64 {%rd5, %rd6}, [%r3];add.u64 %rd3, %rd4, %rd2;st.global.v2.u64 [%rd3], {%rd5, %rd6};ret;\n}\n";
     let module = Module::parse(text).unwrap();
     let mut memory = Memory::new();
-    let bytes: Vec<u8> = (0..1024u32).map(|i| (i * 7 >> 2) as u8).collect();
+    let bytes: Vec<u8> = (0..1024u32).map(|i| ((i * 7) >> 2) as u8).collect();
     let x = support::input(&mut memory, "x", &bytes);
     let y = support::output(&mut memory, "y", 1024);
     let parameters =
