@@ -11,6 +11,8 @@ pub enum MemorySpace {
     Global,
     /// The block's shared memory.
     Shared,
+    /// The shared memory of another block of the cluster.
+    Cluster,
     /// A thread's own arrays.
     Local,
     /// `.const` variables.
@@ -98,6 +100,90 @@ pub enum MbarrierFault {
     },
 }
 
+/// What is wrong with the use of a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClusterFault {
+    /// An address of the shared memory of a rank that the cluster lacks.
+    NoSuchRank {
+        /// The rank; from 254 on all are one.
+        rank: u32,
+        /// Blocks of the cluster.
+        ranks: u32,
+    },
+    /// An access of the shared memory of a block that has exited.
+    Exited {
+        /// Its rank.
+        rank: u32,
+    },
+    /// A block exits, and nothing orders another block's access of its shared memory before.
+    StillUsed {
+        /// Where the last such access begins.
+        offset: u64,
+    },
+    /// A thread arrives at the cluster's barrier again before it waited.
+    ArrivedTwice,
+    /// A thread waits at the cluster's barrier and has not arrived.
+    NotArrived,
+    /// Threads wait at the cluster's barrier for others that cannot come.
+    Waiting {
+        /// Threads that arrived.
+        arrived: u32,
+        /// Threads of the cluster that have not exited.
+        alive: u32,
+    },
+    /// The mbarrier of a copy lies in another block than its bytes, or only the block itself may do
+    /// that to it.
+    AnotherBlock,
+}
+
+/// What is wrong with a tensor map, or with a copy under it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TensorFault {
+    /// No tensor map is there.
+    NoMap,
+    /// The instruction names another number of dimensions.
+    Rank {
+        /// Of the map.
+        map: u32,
+        /// Of the instruction.
+        instruction: u32,
+    },
+    /// The type of the map's elements has no such reduction.
+    Reduction,
+    /// The box begins at no multiple of 16 bytes along the innermost dimension.
+    Crooked {
+        /// The coordinate along it.
+        coordinate: i32,
+        /// Bytes of an element.
+        element_bytes: u32,
+    },
+    /// An element of the tensor lies outside the memory that the map is bound to.
+    BeyondBuffer {
+        /// The element, innermost dimension first.
+        element: Vec<u64>,
+        /// Dimensions of the tensor.
+        dims: Vec<u64>,
+        /// The buffer it belongs to, or is nearest to.
+        buffer: Option<BufferPlace>,
+        /// Its address.
+        address: u64,
+        /// Whether it is stored to.
+        store: bool,
+    },
+    /// A box that is stored begins before the tensor.
+    Before {
+        /// Where, innermost dimension first.
+        coordinates: Vec<i32>,
+    },
+    /// No element of the box is one of the tensor: a strict rule.
+    Outside {
+        /// Where the box begins, innermost dimension first.
+        coordinates: Vec<i32>,
+        /// Dimensions of the tensor.
+        dims: Vec<u64>,
+    },
+}
+
 /// What a kernel did wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FaultKind {
@@ -162,6 +248,29 @@ pub enum FaultKind {
         /// Which accesses collide.
         race: RaceKind,
     },
+    /// Threads of two blocks of a cluster touch shared memory, and nothing orders the blocks.
+    ClusterRace {
+        /// The block whose memory it is.
+        rank: u32,
+        /// First byte of the access.
+        offset: u64,
+        /// Bytes of the access.
+        access_bytes: u32,
+        /// Which accesses collide.
+        race: RaceKind,
+    },
+    /// A cluster used against its rules.
+    Cluster {
+        /// Which rule.
+        wrong: ClusterFault,
+    },
+    /// A tensor map, or a copy under one, that does not fit.
+    Tensor {
+        /// Where the map comes from: a parameter's name, or a place in memory.
+        map: String,
+        /// What is wrong.
+        wrong: TensorFault,
+    },
     /// Lanes of one instruction store different values to one global byte.
     GlobalRace {
         /// The byte.
@@ -190,7 +299,7 @@ pub enum FaultKind {
     BarrierMismatch {
         /// One barrier.
         first: u32,
-        /// Another.
+        /// Another; 16 is the cluster's.
         second: u32,
     },
     /// A barrier waits for more threads than are left; under strict rules, threads exited before a
@@ -311,6 +420,9 @@ impl FaultKind {
             | FaultKind::Uninitialised { buffer, .. }
             | FaultKind::BlockRace { buffer, .. }
             | FaultKind::NoProgress { buffer, .. } => buffer.as_ref(),
+            FaultKind::Tensor { wrong: TensorFault::BeyondBuffer { buffer, .. }, .. } => {
+                buffer.as_ref()
+            }
             FaultKind::UnreadRead { buffer }
             | FaultKind::UnwritableWrite { buffer }
             | FaultKind::GlobalRace { buffer, .. } => Some(buffer),
@@ -383,6 +495,15 @@ pub enum LaunchError {
         /// The limit.
         limit: u32,
     },
+    /// Clusters that hardware does not have, or that do not fit the kernel or the grid.
+    Cluster {
+        /// Blocks of a cluster.
+        cluster: [u32; 3],
+        /// Grid.
+        grid: [u32; 3],
+        /// What is wrong.
+        why: &'static str,
+    },
     /// More host memory for one block's registers, local and shared memory than
     /// [`crate::Limits::resident_bytes`].
     TooMuchMemory {
@@ -423,6 +544,7 @@ impl fmt::Display for MemorySpace {
         f.write_str(match self {
             MemorySpace::Global => "global memory",
             MemorySpace::Shared => "shared memory",
+            MemorySpace::Cluster => "another block's shared memory",
             MemorySpace::Local => "local memory",
             MemorySpace::Const => "constant memory",
             MemorySpace::Param => "the parameters",
@@ -487,6 +609,65 @@ impl fmt::Display for MbarrierFault {
     }
 }
 
+impl fmt::Display for ClusterFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClusterFault::NoSuchRank { rank, ranks } => {
+                write!(f, "an address in rank {rank} of a cluster of {ranks} blocks")
+            }
+            ClusterFault::Exited { rank } => {
+                write!(f, "an access of the shared memory of rank {rank}, which has exited")
+            }
+            ClusterFault::StillUsed { offset } => write!(
+                f,
+                "the block exits, and nothing orders another block's access of its shared byte \
+                 {offset} before"
+            ),
+            ClusterFault::ArrivedTwice => {
+                f.write_str("a thread arrives at the cluster's barrier twice without a wait")
+            }
+            ClusterFault::NotArrived => {
+                f.write_str("a thread waits at the cluster's barrier and has not arrived")
+            }
+            ClusterFault::Waiting { arrived, alive } => write!(
+                f,
+                "the cluster's barrier has {arrived} of {alive} threads, and the rest cannot come"
+            ),
+            ClusterFault::AnotherBlock => {
+                f.write_str("the mbarrier lies in another block of the cluster")
+            }
+        }
+    }
+}
+
+impl fmt::Display for TensorFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TensorFault::NoMap => f.write_str("there is none"),
+            TensorFault::Rank { map, instruction } => {
+                write!(f, "it has {map} dimensions, the instruction {instruction}")
+            }
+            TensorFault::Reduction => f.write_str("its type has no such reduction"),
+            TensorFault::Crooked { coordinate, element_bytes } => write!(
+                f,
+                "the box begins at element {coordinate} of {element_bytes} bytes each, which is no \
+                 multiple of 16 bytes"
+            ),
+            TensorFault::BeyondBuffer { element, dims, buffer, address, store } => {
+                let what = if *store { "stored" } else { "loaded" };
+                write!(f, "element {element:?} of {dims:?} is {what} outside its memory: ")?;
+                place(f, MemorySpace::Global, buffer.as_ref(), *address)
+            }
+            TensorFault::Before { coordinates } => {
+                write!(f, "a box is stored at {coordinates:?}, before the tensor")
+            }
+            TensorFault::Outside { coordinates, dims } => {
+                write!(f, "the box at {coordinates:?} has no element of {dims:?}")
+            }
+        }
+    }
+}
+
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = |store: &bool| if *store { "a store" } else { "a load" };
@@ -524,6 +705,16 @@ impl fmt::Display for FaultKind {
                 };
                 write!(f, "shared byte {offset} {what} without a barrier between")
             }
+            FaultKind::ClusterRace { rank, offset, race, .. } => {
+                let what = match race {
+                    RaceKind::ReadAfterWrite => "is read while another block stores to it",
+                    RaceKind::WriteAfterRead => "is stored to while another block reads it",
+                    RaceKind::WriteAfterWrite => "gets different values from two blocks",
+                };
+                write!(f, "shared byte {offset} of rank {rank} {what}, and nothing orders them")
+            }
+            FaultKind::Cluster { wrong } => wrong.fmt(f),
+            FaultKind::Tensor { map, wrong } => write!(f, "tensor map {map}: {wrong}"),
             FaultKind::GlobalRace { buffer, .. } => {
                 write!(f, "{buffer} gets different values from two threads at once")
             }
@@ -538,6 +729,9 @@ impl fmt::Display for FaultKind {
             }
             FaultKind::BarrierDivergence { waiting, alive } => {
                 write!(f, "{waiting} of {alive} threads wait for others that cannot come")
+            }
+            FaultKind::BarrierMismatch { first, second: 16 } => {
+                write!(f, "threads of one block wait at barrier {first} and at the cluster's")
             }
             FaultKind::BarrierMismatch { first, second } => {
                 write!(f, "threads of one block wait at barrier {first} and at barrier {second}")
@@ -607,6 +801,7 @@ impl FaultKind {
     fn other(&self) -> &'static str {
         match self {
             FaultKind::MissingLane { .. } | FaultKind::ExitedAtBarrier { .. } => "thread exited at",
+            FaultKind::Cluster { wrong: ClusterFault::Exited { .. } } => "block exited at",
             FaultKind::DivergedBarrier { .. } => "place is",
             _ => "access is",
         }
@@ -653,6 +848,9 @@ impl fmt::Display for LaunchError {
             }
             LaunchError::TooManyThreads { threads, limit } => {
                 write!(f, "{threads} threads in a block of at most {limit}")
+            }
+            LaunchError::Cluster { cluster, grid, why } => {
+                write!(f, "clusters of {cluster:?} in a grid of {grid:?}: {why}")
             }
             LaunchError::TooMuchMemory { bytes, limit } => {
                 write!(

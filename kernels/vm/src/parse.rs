@@ -215,7 +215,7 @@ impl<'a> Parser<'a> {
             parameters = self.parameter_list()?;
         }
         let mut max_threads = None;
-        let mut cluster_blocks = 1;
+        let (mut cluster, mut explicit_cluster) = (None, false);
         loop {
             let token = self.peek();
             match token.kind {
@@ -227,7 +227,8 @@ impl<'a> Parser<'a> {
                         returns,
                         parameters,
                         max_threads,
-                        cluster_blocks,
+                        cluster,
+                        explicit_cluster,
                         body: None,
                         line,
                     });
@@ -235,23 +236,27 @@ impl<'a> Parser<'a> {
                 Kind::Punct(b'{') => break,
                 Kind::Word => {
                     let directive = self.next().text;
-                    let mut product = 1u32;
+                    let mut axes = [1u32; 3];
                     let mut count = 0;
                     while self.peek().kind == Kind::Word
                         && self.peek().text.starts_with(|c: char| c.is_ascii_digit())
                     {
-                        product = product.saturating_mul(self.integer32()?);
+                        let value = self.integer32()?;
+                        if let Some(axis) = axes.get_mut(count) {
+                            *axis = value;
+                        }
                         count += 1;
                         if !self.eat(b',') {
                             break;
                         }
                     }
                     if count > 0 && matches!(directive, ".maxntid" | ".reqntid") {
-                        max_threads = Some(product);
+                        max_threads = Some(axes.iter().fold(1, |all, n| all.saturating_mul(*n)));
                     }
                     if count > 0 && directive == ".reqnctapercluster" {
-                        cluster_blocks = product;
+                        cluster = Some(axes);
                     }
+                    explicit_cluster |= directive == ".explicitcluster";
                     if directive == ".pragma" {
                         self.skip_to_semicolon();
                     }
@@ -268,7 +273,8 @@ impl<'a> Parser<'a> {
             returns,
             parameters,
             max_threads,
-            cluster_blocks,
+            cluster,
+            explicit_cluster,
             body,
             line,
         })

@@ -342,11 +342,21 @@ pub(crate) struct Atomic {
 pub(crate) enum BarrierKind {
     Sync,
     Arrive,
-    /// `barrier.cluster.wait`: the cluster is one block.
-    Cluster,
+    /// `barrier.cluster.arrive`, and whether what was done before is released.
+    ClusterArrive {
+        release: bool,
+    },
+    ClusterWait,
     RedPopc,
     RedAnd,
     RedOr,
+}
+
+impl BarrierKind {
+    /// It orders blocks.
+    pub fn releases(self) -> bool {
+        matches!(self, BarrierKind::ClusterArrive { release: true })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -581,6 +591,15 @@ pub(crate) enum Special {
     Ntid(u8),
     Ctaid(u8),
     Nctaid(u8),
+    /// `%clusterid`, `%nclusterid`, `%cluster_ctaid`, `%cluster_nctaid`.
+    ClusterId(u8),
+    ClusterCount(u8),
+    ClusterCtaid(u8),
+    ClusterNctaid(u8),
+    ClusterRank,
+    ClusterRanks,
+    /// Somebody asked for clusters.
+    ExplicitCluster,
     Lane,
     Warp,
     WarpCount,

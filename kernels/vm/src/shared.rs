@@ -4,11 +4,14 @@
 //! of the value already there does not race with the store that put it there. Barriers of a part
 //! of the block order the whole block here: such races can be missed, none is invented.
 
+mod distant;
 mod many;
 mod record;
 
 use crate::fault::RaceKind;
 use crate::program::SharedArray;
+pub(crate) use distant::Distant;
+use distant::Past;
 pub(crate) use record::LAST_CLOCK;
 use record::{
     ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, merged, other, recent,
@@ -70,7 +73,13 @@ pub(crate) struct Shared {
     /// Of every four cells. Records of a cell are of this epoch only where its four say so, which
     /// is all that most accesses need to know.
     fours: Vec<Four>,
-    epoch: u64,
+    pub epoch: u64,
+    /// What other blocks of the cluster did since the cluster was ordered.
+    distant: Vec<Past>,
+    /// Groups of bulk copies that threads have closed.
+    bulk_groups: Vec<(u32, u32)>,
+    /// The first epoch since then.
+    ordered: u64,
 }
 
 /// Whether all bytes are initialised; a comparison each for the sizes of single accesses.
@@ -130,7 +139,9 @@ impl Shared {
     pub fn start_block(&mut self) {
         self.state.clear();
         self.state.extend_from_slice(&self.template);
-        self.next_epoch();
+        self.distant.clear();
+        self.bulk_groups.clear();
+        self.order();
     }
 
     /// A barrier: everything before is ordered with everything after.
@@ -139,6 +150,9 @@ impl Shared {
             self.forget();
         }
         self.epoch += 1;
+        if !self.distant.is_empty() {
+            self.stamp_all();
+        }
     }
 
     /// Drops every record: races may be missed, none is invented.
@@ -147,6 +161,7 @@ impl Shared {
         self.readers.fill(0);
         self.fours.fill(Four::default());
         self.epoch = 0;
+        self.ordered = 0;
     }
 
     /// Whether the bytes belong to one array.
@@ -234,7 +249,8 @@ impl Shared {
         let end = offset + len;
         for cell in offset / 4..end.div_ceil(4) {
             let bytes = offset.max(cell * 4)..end.min(cell * 4 + 4);
-            self.touch_cell(cell, bytes, me, touch, same_value)?;
+            self.touch_cell(cell, bytes, me, touch, same_value)
+                .map_err(|fault| self.named(fault, cell * 4, cell * 4 + 4))?;
         }
         Ok(())
     }

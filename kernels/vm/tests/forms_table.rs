@@ -264,7 +264,13 @@ results, measured 2026-11-30: `corpora/golden/forms_h200.tsv`). *H200* alone: ve
 `corpora/golden/h200.safetensors`; where results are not equal, the bound holds for all cases and the \
 rate says how many are the hardware's to the bit. Left out: quotients by zero, and integers of no \
 number, which the PTX ISA leaves open. `wgmma` is compared with the H200 in `tests/warpgroup.rs` (five types, 16 tiles \
-each, every layout: equal), the memory order of `mbarrier` and bulk copies in `tests/mbarrier.rs`.
+each, every layout: equal), the memory order of `mbarrier` and bulk copies in `tests/mbarrier.rs`. \
+Tensor copies (`cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`, 1d to 5d, of every type, in \
+every swizzle, at every edge: 347 cases in `tests/tensor_golden.rs`) and clusters (their registers, \
+`mapa`, `getctarank`, `isspacep`, `barrier.cluster`, loads, stores and atomics of \
+`.shared::cluster`, `st.async`, `red.async`, remote arrivals, `cp.async.bulk` between blocks and to \
+many: 41 launches in `tests/cluster.rs`) give the H200's bytes (measured 2026-11-30, \
+`tests/hardware/hopper.py`).
 
 `PTX_VM_WRITE_TABLE=1 cargo test --release -p ptx-vm --test forms_table` writes this page.
 

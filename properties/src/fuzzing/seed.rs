@@ -129,6 +129,9 @@ fn joined(
     if old.poison != new.poison {
         case.poison = new.poison;
     }
+    if old.schedule != new.schedule {
+        case.schedule = new.schedule;
+    }
     // Sizes first: an element has a place only once they are settled.
     let legal = |case: &mut Case| {
         complete(subject.contract, case).and_then(|()| Geometry::of(subject.contract, case))

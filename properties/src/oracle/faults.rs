@@ -55,7 +55,8 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         FaultKind::UnwritableWrite { .. } => stray_write(place),
         FaultKind::SharedRace { .. }
         | FaultKind::GlobalRace { .. }
-        | FaultKind::BlockRace { .. } => "house.races",
+        | FaultKind::BlockRace { .. }
+        | FaultKind::ClusterRace { .. } => "house.races",
         FaultKind::BarrierDivergence { .. }
         | FaultKind::BarrierMismatch { .. }
         | FaultKind::ExitedAtBarrier { .. }
@@ -65,6 +66,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::BadMemberMask { .. }
         | FaultKind::MissingLane { .. }
         | FaultKind::DivergedBarrier { .. }
+        | FaultKind::Cluster { .. }
         | FaultKind::CopyUnderWay => "house.barriers",
         FaultKind::InstructionBudget { .. }
         | FaultKind::MemoryBudget { .. }
@@ -74,6 +76,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::ConstWrite { .. }
         | FaultKind::BadBranchIndex { .. }
         | FaultKind::BadDescriptor { .. }
+        | FaultKind::Tensor { .. }
         | FaultKind::Assertion { .. }
         | FaultKind::CallDepth
         | FaultKind::BadCall { .. }

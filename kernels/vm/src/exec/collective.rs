@@ -1,5 +1,6 @@
 //! Block barriers and the `.sync` operations of a warp.
 
+use super::cluster;
 use super::machine::{Machine, Trouble};
 use super::step::{Laned, Raised};
 use super::strict;
@@ -17,11 +18,17 @@ pub(crate) fn arrive(
     mask: u32,
     pc: u32,
 ) -> Result<u32, Laned> {
+    match barrier.kind {
+        BarrierKind::ClusterArrive { release } => {
+            return cluster::arrive(warp, machine, mask, release).map(|()| 0);
+        }
+        BarrierKind::ClusterWait => return cluster::wait(warp, machine, mask, pc),
+        _ => {}
+    }
     let first = mask.trailing_zeros() as usize & 31;
     let id = warp.word(barrier.id)[first];
     let count = barrier.count.map(|slot| warp.word(slot)[first]);
-    let bad = id > 15 && barrier.kind != BarrierKind::Cluster
-        || count.is_some_and(|c| c % 32 != 0 || c == 0);
+    let bad = id > 15 || count.is_some_and(|c| c % 32 != 0 || c == 0);
     if bad {
         let kind = FaultKind::BadBarrier { barrier: id, count };
         return Err((first as u32, kind.into()));
@@ -320,7 +327,7 @@ pub(crate) fn release(
     warps: &mut [Warp],
     machine: &mut Machine<'_>,
 ) -> Result<bool, (usize, Box<Raised>)> {
-    let mut opened = false;
+    let mut opened = cluster::open(warps, machine);
     for id in 0..machine.gates.len() as u8 {
         let gate = machine.gates[usize::from(id)];
         let needed = if gate.expected == 0 { machine.alive_threads } else { gate.expected };
@@ -395,8 +402,12 @@ pub(crate) fn deadlock(warps: &[Warp], machine: &Machine<'_>) -> (usize, u32, u3
         (Some((first, w, fragment)), Some(second), None) => (
             w,
             fragment,
-            FaultKind::BarrierMismatch { first: u32::from(first), second: u32::from(second) },
+            FaultKind::BarrierMismatch {
+                first: first.min(second).into(),
+                second: first.max(second).into(),
+            },
         ),
+        (Some((cluster::GATE, w, fragment)), None, None) => (w, fragment, cluster::stuck(machine)),
         (Some((id, w, fragment)), None, None) => {
             let gate = machine.gates[usize::from(id)];
             let exited = machine.alive_threads < machine.block_threads;

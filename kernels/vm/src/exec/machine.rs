@@ -1,5 +1,6 @@
 //! What every warp of a launch shares: memories, barriers, limits and what is counted.
 
+use super::cluster::{Cluster, Clusters};
 use super::copy::PendingCopy;
 use super::mbarrier::Mbarriers;
 use super::product::{MatrixModel, Operands};
@@ -60,8 +61,10 @@ pub(crate) struct Machine<'m> {
     pub changes: u64,
     /// The warp accessed memory as those do who wait.
     pub polled: bool,
-    /// The last is the cluster's.
-    pub gates: [Gate; 17],
+    pub gates: [Gate; 16],
+    /// How the grid falls into clusters, and the one of the running block.
+    pub clusters: Clusters,
+    pub cluster: Cluster,
     /// Threads of the block that have not exited.
     pub alive_threads: u32,
     pub block_threads: u32,

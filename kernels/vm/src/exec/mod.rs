@@ -6,6 +6,7 @@ pub(crate) mod access;
 pub(crate) mod alu;
 pub(crate) mod atomic;
 mod bulk;
+pub(crate) mod cluster;
 pub(crate) mod collective;
 mod copy;
 mod crew;
@@ -19,11 +20,14 @@ pub(crate) mod mma;
 mod print;
 pub(crate) mod product;
 mod rare;
+mod reduction;
 pub(crate) mod resident;
 mod schedule;
+mod span;
 pub(crate) mod step;
 pub(crate) mod store;
 mod strict;
+mod tensor;
 mod tile;
 pub(crate) mod warp;
 mod warpgroup;
@@ -36,6 +40,7 @@ use crate::memory::Memory;
 use crate::module::{Entry, Module};
 use crate::race::Races;
 use crate::watch::Watch;
+use cluster::{Cluster, Clusters};
 use floor::{Floor, Halt, Spare};
 use machine::{Gate, Machine};
 pub use product::MatrixModel;
@@ -99,6 +104,9 @@ pub struct Options {
     pub matrix_model: MatrixModel,
     /// In which order blocks and warps run.
     pub schedule: Schedule,
+    /// Blocks of a cluster along x, y, z, as a launch attribute; without it, the kernel's own
+    /// (`.reqnctapercluster`), or one.
+    pub cluster: Option<[u32; 3]>,
     /// Report as well what hardware since sm_70 lets pass: member masks that name exited or absent
     /// lanes, threads that exited before a barrier of the whole block, an aligned barrier that one
     /// warp reaches at two places, copies under way at an exit. Off by default, for CUDA lets only
@@ -115,6 +123,7 @@ impl Default for Options {
             float_model: FloatModel::default(),
             matrix_model: MatrixModel::default(),
             schedule: Schedule::InOrder,
+            cluster: None,
             strict: false,
         }
     }
@@ -191,11 +200,22 @@ fn launch_with(
     mut watch: Option<&mut Watch>,
 ) -> Result<Stats, Stop> {
     let entry = check(module, launch, limits).map_err(Stop::BadLaunch)?;
+    let cluster = Clusters::of(entry, launch, options).map_err(Stop::BadLaunch)?;
     let mut scratch = SCRATCH.take().unwrap_or_default();
     let counts = coverage.open(entry);
     let watching = watch.as_deref_mut();
-    let result =
-        run(module, entry, memory, launch, limits, options, counts, &mut scratch, watching);
+    let result = run(
+        module,
+        entry,
+        memory,
+        launch,
+        cluster,
+        limits,
+        options,
+        counts,
+        &mut scratch,
+        watching,
+    );
     SCRATCH.set(Some(scratch));
     if let Some(watch) = watch {
         watch.close(module, entry, launch.block);
@@ -245,6 +265,7 @@ fn run(
     entry: &Entry,
     memory: &mut Memory,
     launch: &Launch<'_>,
+    clusters: Clusters,
     limits: &Limits,
     options: &Options,
     counts: &mut crate::coverage::EntryCoverage,
@@ -285,7 +306,9 @@ fn run(
         slice: step::SLICE,
         changes: 0,
         polled: false,
-        gates: [Gate::default(); 17],
+        gates: [Gate::default(); 16],
+        clusters,
+        cluster: Cluster::default(),
         alive_threads: 0,
         block_threads: launch.block.iter().product(),
         copies: &mut seat.copies,
@@ -297,7 +320,8 @@ fn run(
         tile: &mut scratch.tile,
         mbarriers: &mut seat.mbarriers,
     };
-    let mut floor = Floor::new(entry, launch, limits, options.schedule, &mut scratch.spare);
+    let mut floor =
+        Floor::new(entry, launch, clusters, limits, options.schedule, &mut scratch.spare);
     let result = dispatch::run_blocks(&mut floor, &mut machine);
     counts.launched += floor.started();
     let blocks = floor.started();

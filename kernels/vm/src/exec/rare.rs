@@ -4,7 +4,7 @@ use super::machine::Machine;
 use super::step::Laned;
 use super::warp::{FULL, Warp};
 use super::warpgroup;
-use super::{bulk, mbarrier, print, tile};
+use super::{bulk, mbarrier, print, tensor, tile};
 use crate::fault::FaultKind;
 use crate::rare::Rare;
 use crate::syntax::Space;
@@ -48,5 +48,8 @@ pub(crate) fn execute(
             Err((lane, FaultKind::BadCall { address }.into()))
         }
         Rare::Bulk(what) => bulk::copy(warp, machine, what, mask, pc),
+        Rare::BulkGroup(what) => bulk::group(warp, machine, *what, mask),
+        Rare::Tensor(what) => tensor::copy(warp, machine, what, mask, pc),
+        Rare::Async(what) => bulk::async_store(warp, machine, what, mask, pc),
     }
 }

@@ -7,7 +7,7 @@ use super::lane::put32;
 use super::machine::{Machine, Trouble};
 use super::rare::Turn;
 use super::warp::{FULL, Fragment, State, Warp, lanes};
-use super::{alu, collective, rare, strict};
+use super::{alu, cluster, collective, rare, strict};
 use crate::dispatch::Vectors;
 use crate::fault::FaultKind;
 use crate::program::{Action, Reg, Step};
@@ -213,7 +213,7 @@ pub(crate) fn run<V: Vectors>(
                 }
                 Action::Exit => {
                     strict::exit(warp, machine, m, pc).map_err(laned(pc))?;
-                    leave(warp, machine, m);
+                    leave(warp, machine, m, pc);
                     mask &= !m;
                     if mask == 0 {
                         slice -= pc + 1 - from;
@@ -297,7 +297,7 @@ pub(crate) fn run<V: Vectors>(
                         Turn::Unsupported(i) => return Err(raise(pc, m, Raise::Unsupported(i))),
                     }
                 }
-                Action::Fence => machine.races.fence(warp.index),
+                Action::Fence => machine.fence(warp.index),
                 Action::Trap => {
                     let kind = FaultKind::Trap;
                     return Err(raise(pc, m, Raise::Trouble(kind.into())));
@@ -348,7 +348,8 @@ fn branch_table(
 /// Threads exit.
 #[cfg_attr(feature = "libfuzzer", inline(always))]
 #[cfg_attr(not(feature = "libfuzzer"), inline(never))]
-fn leave(warp: &mut Warp, machine: &mut Machine<'_>, m: u32) {
+fn leave(warp: &mut Warp, machine: &mut Machine<'_>, m: u32, pc: u32) {
+    cluster::leave(warp, machine, m, pc);
     warp.alive &= !m;
     machine.alive_threads -= m.count_ones();
     // Those who wait for the lanes that left may go on.

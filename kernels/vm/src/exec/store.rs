@@ -4,6 +4,7 @@ use super::access::{
     GLOBAL_START, Shape, Target, addresses, block_race, by_size, local_at, offset, place, resolve,
     shared_trouble, space_of, touch_data, toucher,
 };
+use super::cluster;
 use super::lane::lanes_where;
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
@@ -194,13 +195,22 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
 
 /// A strong store tells what was fenced before it.
 pub(crate) fn release(machine: &mut Machine<'_>, target: Target, me: Toucher, fenced: bool) {
+    if fenced {
+        machine.order_cluster();
+    }
     if machine.races.on {
         match target {
             Target::Global(address) => machine.races.release(me.thread / 32, address, fenced),
             Target::Data(offset) => {
                 machine.races.release(me.thread / 32, DATA_BASE + offset, fenced);
             }
-            Target::Shared(_) => machine.races.meet(),
+            Target::Shared(offset) => machine.tell(offset, me, fenced),
+            Target::Cluster(address) => {
+                let _ = machine.reach(address, me, |machine, offset| {
+                    machine.tell(offset, me, fenced);
+                    Ok(())
+                });
+            }
             _ => {}
         }
     }
@@ -380,6 +390,7 @@ pub(crate) fn write_one<const CHECKS: bool>(
                 machine.shared.data[offset as usize..end as usize].copy_from_slice(data);
             }
         }
+        Target::Cluster(address) => return cluster::write(machine, address, data, me, strong),
         _ => return write_other::<CHECKS>(machine, target, data, me, strong),
     }
     Ok(())
@@ -422,7 +433,7 @@ fn write_other<const CHECKS: bool>(
             }
             machine.data[range].copy_from_slice(data);
         }
-        Target::Global(_) | Target::Shared(_) => {}
+        Target::Global(_) | Target::Shared(_) | Target::Cluster(_) => {}
     }
     Ok(())
 }

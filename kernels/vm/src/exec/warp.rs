@@ -64,6 +64,10 @@ pub(crate) struct Warp {
     /// Let other fragments run first although they stand further on.
     pub yielding: Option<u32>,
     pub poll: Poll,
+    /// Lanes that arrived at the cluster's barrier and have not waited there, and those of them that
+    /// did in an odd phase.
+    pub arrived: u32,
+    pub arrived_odd: u32,
     /// Where each lane exited, under strict rules.
     pub exits: Vec<u32>,
 }

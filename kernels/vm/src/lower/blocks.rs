@@ -96,6 +96,7 @@ impl<'a> Lowering<'a, '_> {
         let synchronises = self.accesses.iter().any(|access| access.release)
             || self.atomics.iter().any(|atomic| atomic.release)
             || self.rares.iter().any(Rare::releases)
+            || self.barriers.iter().any(|barrier| barrier.kind.releases())
             || self.code.iter().any(|i| matches!(i.op, Op::Fence));
         Ok(Entry {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -103,6 +104,8 @@ impl<'a> Lowering<'a, '_> {
             parameters: self.parameters,
             parameter_bytes,
             max_threads: function.max_threads,
+            cluster: function.cluster,
+            explicit_cluster: function.explicit_cluster,
             static_shared_bytes: self.static_shared,
             shared: self.shared,
             dynamic_shared_offset: dynamic,

@@ -491,7 +491,7 @@ fn tf32_away(bits: u32) -> u32 {
     bits.wrapping_add(0x1000) & !0x1fff
 }
 
-fn tf32_nearest(bits: u32) -> u32 {
+pub(crate) fn tf32_nearest(bits: u32) -> u32 {
     if bits & 0x7f80_0000 == 0x7f80_0000 {
         return if bits & 0x7f_ffff != 0 { float::NAN_F32 } else { bits };
     }

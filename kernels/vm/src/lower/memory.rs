@@ -3,13 +3,14 @@
 use super::operand::{Ty, TyKind};
 use super::{Binding, Lower, Lowering, Refusal, bad};
 use crate::program::{Access, Atomic, AtomicOp, Binary, Class, Long2, Op, Reg, Slot, Unary};
-use crate::space::{DATA_BASE, LOCAL_BASE, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
+use crate::space::{DATA_BASE, LOCAL_BASE, OWN_BYTES, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
 use crate::syntax::{Instruction, Operand, Space};
 
 pub(super) fn space_of(parts: &[&str]) -> Space {
     for part in parts {
         match part.split("::").next().unwrap_or_default() {
             "global" => return Space::Global,
+            "shared" if *part == "shared::cluster" => return Space::Cluster,
             "shared" => return Space::Shared,
             "local" => return Space::Local,
             "const" => return Space::Const,
@@ -31,6 +32,33 @@ pub(super) fn is_strong(parts: &[&str]) -> bool {
 /// Whether a fence comes before an atomic.
 pub(super) fn releases(parts: &[&str]) -> bool {
     parts.iter().any(|part| matches!(*part, "release" | "acq_rel"))
+}
+
+/// What an atomic of that name does to values of a type.
+pub(super) fn reduction(name: &str, ty: Ty) -> Option<AtomicOp> {
+    Some(match (name, ty.signed()) {
+        ("add", _) => match (ty.kind, ty.bits) {
+            (TyKind::Float, 32) => AtomicOp::AddF32,
+            (TyKind::Float, 64) => AtomicOp::AddF64,
+            (TyKind::Float, _) => AtomicOp::AddF16,
+            (TyKind::F16x2, _) => AtomicOp::AddF16x2,
+            (TyKind::Bf16x2, _) => AtomicOp::AddBf16x2,
+            (TyKind::Bf16, _) => AtomicOp::AddBf16,
+            _ => AtomicOp::AddInt,
+        },
+        ("min", true) => AtomicOp::MinS,
+        ("min", false) => AtomicOp::MinU,
+        ("max", true) => AtomicOp::MaxS,
+        ("max", false) => AtomicOp::MaxU,
+        ("exch", _) => AtomicOp::Exchange,
+        ("cas", _) => AtomicOp::CompareSwap,
+        ("and", _) => AtomicOp::And,
+        ("or", _) => AtomicOp::Or,
+        ("xor", _) => AtomicOp::Xor,
+        ("inc", _) => AtomicOp::Increment,
+        ("dec", _) => AtomicOp::Decrement,
+        _ => return None,
+    })
 }
 
 impl<'a> Lowering<'a, '_> {
@@ -199,34 +227,8 @@ impl<'a> Lowering<'a, '_> {
         element: usize,
     ) -> Lower<()> {
         let ty = parts.last().and_then(|name| Ty::parse(name)).ok_or(Refusal::Unsupported)?;
-        let operation = parts
-            .iter()
-            .find_map(|part| {
-                Some(match (*part, ty.signed()) {
-                    ("add", _) => match *parts.last()? {
-                        "f32" => AtomicOp::AddF32,
-                        "f64" => AtomicOp::AddF64,
-                        "f16x2" => AtomicOp::AddF16x2,
-                        "bf16x2" => AtomicOp::AddBf16x2,
-                        "f16" => AtomicOp::AddF16,
-                        "bf16" => AtomicOp::AddBf16,
-                        _ => AtomicOp::AddInt,
-                    },
-                    ("min", true) => AtomicOp::MinS,
-                    ("min", false) => AtomicOp::MinU,
-                    ("max", true) => AtomicOp::MaxS,
-                    ("max", false) => AtomicOp::MaxU,
-                    ("exch", _) => AtomicOp::Exchange,
-                    ("cas", _) => AtomicOp::CompareSwap,
-                    ("and", _) => AtomicOp::And,
-                    ("or", _) => AtomicOp::Or,
-                    ("xor", _) => AtomicOp::Xor,
-                    ("inc", _) => AtomicOp::Increment,
-                    ("dec", _) => AtomicOp::Decrement,
-                    _ => return None,
-                })
-            })
-            .ok_or(Refusal::Unsupported)?;
+        let operation =
+            parts.iter().find_map(|part| reduction(part, ty)).ok_or(Refusal::Unsupported)?;
         let floating = !matches!(ty.kind, TyKind::Unsigned | TyKind::Signed | TyKind::Bits);
         if floating && matches!(operation, AtomicOp::MinU | AtomicOp::MaxU) {
             return Err(Refusal::Unsupported);
@@ -286,7 +288,7 @@ impl<'a> Lowering<'a, '_> {
         };
         let to = parts.get(1) == Some(&"to");
         let base = match space_of(parts) {
-            Space::Shared => SHARED_BASE,
+            Space::Shared | Space::Cluster => SHARED_BASE,
             Space::Local => LOCAL_BASE,
             Space::Param => PARAM_BASE,
             _ => 0,
@@ -322,7 +324,8 @@ impl<'a> Lowering<'a, '_> {
             u64::from(a.wrapping_sub(base) < WINDOW_BYTES)
         }
         let f: fn(u64, u64, u64) -> u64 = match space_of(parts) {
-            Space::Shared => |a, _, _| within(a, SHARED_BASE),
+            Space::Shared => |a, _, _| u64::from(a.wrapping_sub(SHARED_BASE) < OWN_BYTES),
+            Space::Cluster => |a, _, _| within(a, SHARED_BASE),
             Space::Local => |a, _, _| within(a, LOCAL_BASE),
             Space::Param => |a, _, _| within(a, PARAM_BASE),
             Space::Global => |a, _, _| u64::from(a >= 1 << 40) | within(a, DATA_BASE),

@@ -6,9 +6,10 @@ mod arithmetic;
 mod bits;
 mod blocks;
 mod calls;
+mod cluster;
 mod compare;
 mod control;
-mod convert;
+pub(crate) mod convert;
 mod flatten;
 mod float;
 mod fold;
@@ -20,6 +21,7 @@ mod modifiers;
 mod operand;
 mod packed;
 mod quad;
+mod tensor;
 mod visit;
 mod visit_rare;
 mod warp;
@@ -284,11 +286,6 @@ impl<'a, 't> Lowering<'a, 't> {
         self.place.ptx_line = function.line;
         self.open_scope();
         self.declare_parameters(function)?;
-        if function.cluster_blocks > 1 {
-            let blocks = function.cluster_blocks;
-            self.unsupported.push(format!(".reqnctapercluster of {blocks} blocks"));
-            self.emit(Op::Unsupported(0));
-        }
         if let Some(body) = &function.body {
             self.calls.push(function.name);
             self.body(body)?;
@@ -506,10 +503,14 @@ impl<'a, 't> Lowering<'a, 't> {
                 self.control(ins, parts)
             }
             "createpolicy" => self.policy(ins),
+            "st" | "red" if parts.get(1) == Some(&"async") => self.async_store(ins, parts),
             "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mov" => {
                 self.memory(ins, parts)
             }
-            "cp" if matches!(parts.get(2), Some(&"mbarrier" | &"bulk")) => self.bulk(ins, parts),
+            "cp" if parts.contains(&"tensor") => self.tensor(ins, parts),
+            "cp" if parts.contains(&"bulk") || parts.get(2) == Some(&"mbarrier") => {
+                self.bulk(ins, parts)
+            }
             "ldmatrix" | "stmatrix" | "movmatrix" | "cp" | "mma" => self.matrix(ins, parts),
             "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => self.warp(ins, parts),
             "mbarrier" => self.mbarrier(ins, parts),
