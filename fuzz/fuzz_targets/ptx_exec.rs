@@ -7,7 +7,7 @@ use assay_fuzz::edit::{Edit, Mutant};
 use assay_fuzz::execute::{self, Setup};
 use assay_fuzz::kernel::Kernel;
 use libfuzzer_sys::fuzz_target;
-use ptx_vm::Module;
+use ptx_vm::{Module, ParseErrorKind};
 use std::fmt;
 
 #[derive(Arbitrary)]
@@ -49,8 +49,10 @@ fuzz_target!(|input: Input| {
     let mut initialised = false;
     if let Program::Kernel(kernel) = &input.program {
         initialised = kernel.initialised;
-        if let Err(error) = Module::parse(&text) {
-            panic!("a made-up kernel is no PTX: {error}");
+        // Its functions call each other, and copies may become too many.
+        match Module::parse(&text).map_err(|error| error.what) {
+            Ok(_) | Err(ParseErrorKind::TooLarge(_)) => {}
+            Err(what) => panic!("a made-up kernel is no PTX: {what:?}\n{text}"),
         }
     }
     execute::module(&text, &input.setup, initialised);

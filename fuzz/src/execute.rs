@@ -99,7 +99,7 @@ impl Setup {
     fn run(&self, module: &Module, entry: &Entry, options: &Options, watched: bool) -> Outcome {
         let mut memory = Memory::new();
         memory.limit_touched(4 << 20);
-        let whole: Vec<u8> = (0..SMALL_BYTES).map(|i| (i * 37 >> 3) as u8).collect();
+        let whole: Vec<u8> = (0..SMALL_BYTES).map(|i| ((i * 37) >> 3) as u8).collect();
         let inputs = memory.allocate("inputs", SMALL_BYTES, &[], marks::UNWRITABLE);
         memory.write(inputs, 0, &whole);
         memory.mark(inputs, 2048..2304, marks::UNREAD, 0);

@@ -46,9 +46,9 @@ pub(crate) fn product(
     model: MatrixModel,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(vectors) = vectors {
+    if vectors.is_some() {
         // SAFETY: as in `run_warp`.
-        return unsafe { product_wide(vectors, warp, operands, what, model) };
+        return unsafe { product_wide(warp, operands, what, model) };
     }
     let _ = vectors;
     product_portable(warp, operands, what, model);
@@ -56,18 +56,7 @@ pub(crate) fn product(
 
 /// Proof that this processor has everything the wide build needs; `detect` alone makes one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wide {
-    /// It has 512-bit vectors too, and is of those that do not slow down for them.
-    wider: bool,
-}
-
-#[cfg(test)]
-impl Wide {
-    /// The same without 512-bit vectors.
-    pub(crate) fn narrower(self) -> Wide {
-        Wide { wider: false }
-    }
-}
+pub(crate) struct Wide(());
 
 thread_local! {
     static PORTABLY: Cell<bool> = const { Cell::new(false) };
@@ -100,8 +89,7 @@ pub(crate) fn detect() -> Option<Wide> {
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("popcnt")
             && is_x86_feature_detected!("lzcnt");
-        let wider = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vbmi");
-        all.then_some(Wide { wider })
+        all.then_some(Wide(()))
     }
     #[cfg(not(target_arch = "x86_64"))]
     None
@@ -365,25 +353,9 @@ fn product_portable(warp: &mut Warp, operands: &mut Operands, what: &Product, mo
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_product_wide"))]
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt")]
-fn product_wide(
-    vectors: Wide,
-    warp: &mut Warp,
-    operands: &mut Operands,
-    what: &Product,
-    model: MatrixModel,
-) {
+fn product_wide(warp: &mut Warp, operands: &mut Operands, what: &Product, model: MatrixModel) {
     match model {
-        MatrixModel::H200 => {
-            let (work, mut tile) = products::wide::begin(warp, operands, what);
-            if vectors.wider {
-                // SAFETY: `wider` is set only after `detect` found every feature that these sums are
-                // compiled for.
-                unsafe { products::wider::sums(work.left, work.right, &mut tile) };
-            } else {
-                products::wide::sums(work.left, work.right, &mut tile);
-            }
-            products::wide::finish(warp, what, &work, tile);
-        }
+        MatrixModel::H200 => products::wide::product(warp, operands, what),
         MatrixModel::F32 => products::wide::plain(warp, operands, what),
     }
 }

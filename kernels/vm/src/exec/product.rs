@@ -8,8 +8,6 @@
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod wide;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod wider;
 
 use super::warp::{Warp, lanes};
 use crate::float::{NAN_F32, Rounding, narrow, power_of_two};
@@ -45,7 +43,7 @@ const HIGHEST: i32 = 120;
 
 /// Left factors, of which each row is scaled so that its largest exponent is 1.
 #[derive(Default)]
-pub(crate) struct Left {
+struct Left {
     /// `[k / 8][row][k % 8]`
     values: [[[f32; 8]; 16]; 2],
     /// Exponents below the row's largest, a byte each, in an order of k that `Right` shares.
@@ -61,7 +59,7 @@ pub(crate) struct Left {
 
 /// Right factors, of which each column is scaled so that its largest exponent is 1.
 #[derive(Default)]
-pub(crate) struct Right {
+struct Right {
     /// `[k][column]`
     values: [[f32; 8]; 16],
     /// Exponents below the column's largest, a byte each column.
@@ -125,9 +123,9 @@ pub(crate) struct Operands {
 const RIGHT_KEPT: usize = 4;
 
 /// What one product works on.
-pub(crate) struct Work<'o> {
-    pub left: &'o mut Left,
-    pub right: &'o mut Right,
+struct Work<'o> {
+    left: &'o mut Left,
+    right: &'o mut Right,
     new_left: bool,
     new_right: bool,
 }

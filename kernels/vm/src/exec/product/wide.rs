@@ -3,42 +3,25 @@
 
 use super::super::warp::{Warp, lanes};
 use super::{
-    Accumulator, HIGHEST, LOWEST, Left, MatrixModel, NONE, Operands, Product, Right, Source, Start,
-    TINY, Work, ZERO, is_brain, lowest_field, one_by_one,
+    Accumulator, HIGHEST, LOWEST, Left, Leftover, MatrixModel, NONE, Operands, Product, Right,
+    Source, Start, TINY, Work, ZERO, is_brain, lowest_field, one_by_one,
 };
 use crate::float::NAN_F32;
 use std::arch::x86_64::*;
 
-/// Rows of a product between its steps.
-pub(crate) struct Tile {
-    /// Accumulators, then sums in quanta.
-    pub(super) rows: [__m256i; 16],
-    /// What accumulators are multiplied with to count quanta, and scaled products.
-    units: [__m256i; 16],
-    pub(super) scales: [__m256; 16],
-    /// Columns that have to be computed one by one, and those of any row: as a rule none.
-    odd: [__m256i; 16],
-    any: __m256i,
-}
-
 /// Functions of the wide build.
 macro_rules! wide {
-    ($($(#[$what:meta])* $see:vis fn $name:ident $(<$life:lifetime>)? ($($arg:tt)*) $(-> $result:ty)? $body:block)*) => {$(
+    ($($(#[$what:meta])* $see:vis fn $name:ident($($arg:tt)*) $(-> $result:ty)? $body:block)*) => {$(
         $(#[$what])*
         #[inline]
         #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt")]
-        $see fn $name $(<$life>)? ($($arg)*) $(-> $result)? $body
+        $see fn $name($($arg)*) $(-> $result)? $body
     )*};
 }
 
 wide! {
-    /// The first part of d = a·b + c over the whole warp: factors and quanta. [`sums`] and [`finish`]
-    /// follow.
-    pub(crate) fn begin<'o>(
-        warp: &Warp,
-        operands: &'o mut Operands,
-        what: &Product,
-    ) -> (Work<'o>, Tile) {
+    /// d = a·b + c over the whole warp.
+    pub(crate) fn product(warp: &mut Warp, operands: &mut Operands, what: &Product) {
         let work = operands.hold(warp, what, MatrixModel::H200);
         let brain = is_brain(what.shape);
         if work.new_left {
@@ -48,22 +31,9 @@ wide! {
             put_right(work.right, brain);
         }
         let start = what.c.map(|slot| &warp.words[usize::from(slot)].0);
-        let tile = quantised(work.left, work.right, &start);
-        (work, tile)
-    }
-
-    /// The last part: results into registers, and what the tile left over.
-    pub(crate) fn finish(warp: &mut Warp, what: &Product, work: &Work<'_>, tile: Tile) {
-        let Tile { mut rows, units, odd, any, .. } = tile;
-        for row in lanes(!work.left.zero & 0xffff) {
-            rows[row] = rounded(rows[row], units[row]);
-        }
         let mut out: Accumulator = [[0; 32]; 4];
-        put_rows(&rows, &mut out);
-        let none = _mm256_testz_si256(any, any) != 0;
-        let slow = if none { [0; 16] } else { odd.map(|x| columns_of(x)) };
-        let start = what.c.map(|slot| &warp.words[usize::from(slot)].0);
-        one_by_one(work, &start, &slow, &mut out);
+        let slow = tile(work.left, work.right, &start, &mut out);
+        one_by_one(&work, &start, &slow, &mut out);
         for (slot, values) in what.d.iter().zip(&out) {
             warp.words[usize::from(*slot)].0 = *values;
         }
@@ -117,7 +87,7 @@ wide! {
         }
     }
 
-    pub(super) fn floats(x: &[f32; 8]) -> __m256 {
+    fn floats(x: &[f32; 8]) -> __m256 {
         _mm256_setr_ps(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7])
     }
 
@@ -303,19 +273,25 @@ wide! {
         _mm256_cvtepi8_epi32(_mm_max_epi8(two, _mm_unpackhi_epi64(two, two)))
     }
 
-    /// The quanta of every row. Step by step over all rows: within a row every step waits for the one
-    /// before.
-    fn quantised(left: &Left, right: &Right, start: &Start<'_>) -> Tile {
+    /// Computes what it can of a tile; says what it cannot. Step by step over all rows: within a
+    /// row every step waits for the one before.
+    fn tile(
+        left: &Left,
+        right: &Right,
+        start: &Start<'_>,
+        out: &mut Accumulator,
+    ) -> Leftover {
         let columns: [__m256i; 4] = std::array::from_fn(|i| {
             let e = &right.exponents;
             _mm256_setr_epi64x(e[4 * i], e[4 * i + 1], e[4 * i + 2], e[4 * i + 3])
         });
         let p = right.peaks.map(|peak| peak - 127);
         let peaks = _mm256_setr_epi32(p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]);
-        let rows = accumulators(start);
+        let mut rows = accumulators(start);
         let mut units = [all(0); 16];
         let mut scales = [_mm256_setzero_ps(); 16];
         let mut odd = [all(0); 16];
+        // What any row has to say: as a rule nothing.
         let mut any = all(0);
         for row in lanes(!left.zero & 0xffff) {
             let near = nearest([left.exponents[0][row], left.exponents[1][row]], &columns);
@@ -323,37 +299,24 @@ wide! {
             (units[row], scales[row], odd[row]) = quanta(near, both, rows[row]);
             any = _mm256_or_si256(any, odd[row]);
         }
-        Tile { rows, units, scales, odd, any }
-    }
-
-    /// The sums of every row, in quanta.
-    pub(crate) fn sums(left: &Left, right: &Right, tile: &mut Tile) {
         let factors: [__m256; 16] = std::array::from_fn(|k| floats(&right.values[k]));
         for row in 0..16 {
             if left.zero >> row & 1 != 0 {
-                unchanged(tile, row);
+                (rows[row], odd[row]) = unchanged(rows[row]);
+                any = _mm256_or_si256(any, odd[row]);
                 continue;
             }
-            // Sixteen numbers below 2^27, and one of 2^26.
-            let mut sums = [all(0); 2];
-            for k in 0..16 {
-                let x = _mm256_set1_ps(left.values[k / 8][row][k % 8]);
-                let product = _mm256_mul_ps(x, factors[k]);
-                let whole = _mm256_cvttps_epi32(_mm256_mul_ps(product, tile.scales[row]));
-                sums[k % 2] = _mm256_add_epi32(sums[k % 2], whole);
-            }
-            put_sum(tile, row, _mm256_add_epi32(sums[0], sums[1]));
+            let x = [&left.values[0][row], &left.values[1][row]];
+            let large;
+            (rows[row], large) = sum(x, &factors, scales[row], rows[row], units[row]);
+            odd[row] = _mm256_or_si256(odd[row], large);
+            any = _mm256_or_si256(any, large);
         }
-    }
-
-    /// Adds the accumulators to a row's products, and says where the sums may be too large.
-    pub(super) fn put_sum(tile: &mut Tile, row: usize, sum: __m256i) {
-        let large = _mm256_cmpgt_epi32(_mm256_abs_epi32(sum), all(i32::MAX - (1 << 27)));
-        tile.odd[row] = _mm256_or_si256(tile.odd[row], large);
-        tile.any = _mm256_or_si256(tile.any, large);
-        let start = _mm256_castsi256_ps(tile.rows[row]);
-        let own = _mm256_mul_ps(start, _mm256_castsi256_ps(tile.units[row]));
-        tile.rows[row] = _mm256_add_epi32(sum, _mm256_cvttps_epi32(own));
+        for row in lanes(!left.zero & 0xffff) {
+            rows[row] = rounded(rows[row], units[row]);
+        }
+        put_rows(&rows, out);
+        if _mm256_testz_si256(any, any) != 0 { [0; 16] } else { odd.map(|x| columns_of(x)) }
     }
 
     /// The rows of the accumulator: eight lanes of two registers hold two of them, even and odd
@@ -386,14 +349,11 @@ wide! {
     }
 
     /// A row without products, and the columns for which that does not hold.
-    pub(super) fn unchanged(tile: &mut Tile, row: usize) {
-        let start = tile.rows[row];
+    fn unchanged(start: __m256i) -> (__m256i, __m256i) {
         let doubled = _mm256_slli_epi32::<1>(start);
         let zero = _mm256_cmpeq_epi32(doubled, all(0));
         let infinite = _mm256_cmpeq_epi32(_mm256_srli_epi32::<24>(doubled), all(255));
-        tile.rows[row] = _mm256_andnot_si256(zero, start);
-        tile.odd[row] = infinite;
-        tile.any = _mm256_or_si256(tile.any, infinite);
+        (_mm256_andnot_si256(zero, start), infinite)
     }
 
     fn columns_of(x: __m256i) -> u8 {
@@ -418,6 +378,27 @@ wide! {
         let scale = power(_mm256_add_epi32(field, _mm256_sub_epi32(both, all(129))));
         let slow = _mm256_or_si256(_mm256_or_si256(far, low), high);
         (_mm256_slli_epi32::<23>(field), scale, slow)
+    }
+
+    /// A row's sums in quanta, and the columns where they may be too large.
+    fn sum(
+        x: [&[f32; 8]; 2],
+        factors: &[__m256; 16],
+        scale: __m256,
+        start: __m256i,
+        unit: __m256i,
+    ) -> (__m256i, __m256i) {
+        // Sixteen numbers below 2^27, and one of 2^26.
+        let mut sums = [all(0); 2];
+        for k in 0..16 {
+            let product = _mm256_mul_ps(_mm256_set1_ps(x[k / 8][k % 8]), factors[k]);
+            let whole = _mm256_cvttps_epi32(_mm256_mul_ps(product, scale));
+            sums[k % 2] = _mm256_add_epi32(sums[k % 2], whole);
+        }
+        let sum = _mm256_add_epi32(sums[0], sums[1]);
+        let large = _mm256_cmpgt_epi32(_mm256_abs_epi32(sum), all(i32::MAX - (1 << 27)));
+        let own = _mm256_mul_ps(_mm256_castsi256_ps(start), _mm256_castsi256_ps(unit));
+        (_mm256_add_epi32(sum, _mm256_cvttps_epi32(own)), large)
     }
 
     /// A row's sums as f32, cut toward zero: the nearest, and back one where that went up.
