@@ -79,8 +79,10 @@
 //! * **Derivations** (`from`): `copy: list`, `prefix_sum: list` (0, then the running sums).
 //! * **Layouts**: `dense`; `row_padded` and `outer_padded` (elements after each index of the first axis);
 //!   `offset` (elements before the first); `wide` (the last row begins beyond 2³² elements); `rank0`
-//!   (shape `[]` where the contract writes `["1"]`). The innermost axis is always contiguous. Base,
-//!   offset and row stride are multiples of `align` bytes, the element's size unless said.
+//!   (shape `[]` where the contract writes `["1"]`); `permuted` (the last two of three axes or more change
+//!   places in memory); `odd_unit_strides` (axes of one index have strides that mean nothing). But for
+//!   `permuted` the innermost axis is contiguous. Base, offset and row stride are multiples of `align`
+//!   bytes, the element's size unless said.
 //! * **Live**: `live: {by: list}` names the only part that may be touched along the first axis. If that
 //!   axis is the list's pool: the indices listed. If it is the list's own axis: those whose entry is no
 //!   pad. If it is segments over that axis: the rows of such segments. Rows past the last segment are
@@ -89,7 +91,8 @@
 //!   innermost row). They bind live elements; where `nan.into` names the tensor, NaN is legal too.
 //! * **Values**: `zero`, `constant: x`, `normal: σ`, `uniform`, `log_uniform: [low, high]` (exponents of
 //!   2), `model_scale: dim` (1/√dim), `unit_rows`, `correlated_rows: [share…]`, `ramp`, `spike`,
-//!   `distinct_mantissas`, `all_codes`, `hashed`, `specials`, `ties: {places}`, `crowd: {band, count}`,
+//!   `distinct_mantissas`, `all_codes`, `lattice` (eighths up to 2), `one_hot_rows`, `alternating`,
+//!   `midpoints: dtype`, `nan_payloads`, `hashed`, `specials`, `ties: {places}`, `crowd: {band, count}`,
 //!   `masked: {survivors}`, `planted: {value, at}`, `runs: [x…]` (stretches of one value each), `literal: [bits…]`. Each is a function of seed, tensor and coordinates.
 //! * **Scale kinds**, never convertible: `tensor_bf16 tensor_f32_multiplier row_f32 block128_f32`.
 //! * **Errors**: `shape dtype scale_shape scale_kind scale_value id_range align alias duplicate nonfinite

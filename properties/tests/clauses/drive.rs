@@ -76,14 +76,14 @@ pub fn show_all(rows: &[Row]) -> Vec<Result<Shown, String>> {
 /// Shows a row, or says what it does not show.
 pub fn show(row: &Row) -> Result<Shown, String> {
     let faulty = planted(row.kernel, row.fault).ok_or("no such fault")?;
-    let found = failing(&faulty, row.backing, row.dims, CASES);
+    let found = failing(&faulty, Some(row), CASES);
     let others: Vec<_> = found.clauses.keys().filter(|clause| !row.finds(clause)).collect();
     if !others.is_empty() {
         return Err(format!("found by {others:?} too"));
     }
     let after = found.clauses.values().min().copied().ok_or("not found")?;
     let off = switched_off(row, &faulty)?;
-    let survives = failing(&off, row.backing, row.dims, CASES);
+    let survives = failing(&off, Some(row), CASES);
     if !survives.clauses.is_empty() {
         return Err(format!("with the clause switched off found by {:?}", survives.clauses));
     }
@@ -91,7 +91,7 @@ pub fn show(row: &Row) -> Result<Shown, String> {
         Some(near_miss) => planted(row.kernel, near_miss).ok_or("no such near-miss")?,
         None => right(row.kernel)?.clone(),
     };
-    let passed = failing(&passing, row.backing, row.dims, CASES);
+    let passed = failing(&passing, Some(row), CASES);
     if !passed.clauses.is_empty() {
         return Err(format!("the near-miss is found by {:?}", passed.clauses));
     }
@@ -108,12 +108,10 @@ fn right(kernel: &str) -> Result<&'static Subject, String> {
 }
 
 /// Failing clauses of the first `cases` cases, each examined in full.
-pub fn failing(
-    subject: &Subject,
-    backing: Backing,
-    dims: Option<(&str, i64)>,
-    cases: u64,
-) -> Found {
+pub fn failing(subject: &Subject, row: Option<&Row>, cases: u64) -> Found {
+    let backing = row.map_or(Backing::Exact, |row| row.backing);
+    let dims = row.and_then(|row| row.dims);
+    let by_number = row.is_some_and(|row| row.by_number);
     let mut backend = Watched::new(backing);
     let (mut workspace, mut counters) = (Workspace::new(), Counters::default());
     let mut clauses = BTreeMap::new();
@@ -130,7 +128,8 @@ pub fn failing(
         let Ok(mut case) = drawn else { continue };
         // Relations are held between runs by number; an order of its own is examined by itself.
         let by_order = number % 3 == 0;
-        case.schedule = if by_order { Schedule::Seeded(number) } else { Schedule::InOrder };
+        case.schedule =
+            if by_order && !by_number { Schedule::Seeded(number) } else { Schedule::InOrder };
         let examine = if by_order { Examine::Kernel } else { Examine::All };
         let verdict = check(subject, &case, &examine, &mut backend, &mut workspace, &mut counters)
             .unwrap_or_else(|error| panic!("{}: {error}", subject.name()));

@@ -98,7 +98,7 @@ fn what_is_shown_elsewhere_is_there() {
 #[test]
 fn the_test_kernels_are_right_as_they_are() {
     for subject in properties::subject::test_kernels() {
-        let found = drive::failing(subject, drive::Backing::Exact, None, 400);
+        let found = drive::failing(subject, None, 400);
         assert!(found.clauses.is_empty(), "{}: {:?}", subject.name(), found.clauses);
         assert!(found.cases > 300, "{}: only {} cases", subject.name(), found.cases);
     }
