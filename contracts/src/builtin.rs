@@ -11,9 +11,10 @@ use std::sync::LazyLock;
 macro_rules! registry {
     ($callback:ident) => {
         $callback! {
-            linear_attention { gdn_decode gdn_chunk }
+            linear_attention { gdn_decode gdn_chunk gdn_verify causal_conv1d }
             embedding { ple_gather }
             selection { argmax_rows row_topk }
+            transaction { state_scatter }
         }
     };
 }

@@ -232,7 +232,9 @@ fn check_derivation(
 
 fn check_domain(path: &str, domain: &Domain) -> Checked {
     let fits = match domain {
-        Domain::Range([low, high]) => low <= high && low.is_finite() && high.is_finite(),
+        Domain::Range([low, high]) | Domain::RangeOrInfinite([low, high]) => {
+            low <= high && low.is_finite() && high.is_finite()
+        }
         Domain::RowNorm(most) => *most > 0.0 && most.is_finite(),
         Domain::AtMost(most) => most.is_finite(),
         _ => true,
@@ -256,6 +258,7 @@ pub(crate) fn check_values(contract: &Contract, path: &str, values: &[Values]) -
             Values::Crowd { band: [low, high], count } => {
                 low <= high && low.is_finite() && high.is_finite() && *count > 0
             }
+            Values::Contenders(most) => *most > 0,
             Values::Masked { survivors } => !survivors.is_empty(),
             Values::Planted { at, .. } => !at.is_empty(),
             Values::Runs(values) => !values.is_empty(),

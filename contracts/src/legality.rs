@@ -434,6 +434,9 @@ fn inside(domain: &Domain, dtype: DType, bits: u64) -> bool {
         Domain::Positive => value.is_finite() && value > 0.0,
         Domain::Nonzero => value.is_finite() && value != 0.0,
         Domain::Range([low, high]) => (*low..=*high).contains(&value),
+        Domain::RangeOrInfinite([low, high]) => {
+            value.is_infinite() || (*low..=*high).contains(&value)
+        }
         Domain::AtMost(most) => value <= *most,
     }
 }

@@ -23,7 +23,7 @@ type Checked = Result<(), CaseError>;
 
 /// Brings a written case to the contract's version. False when it is not of an older one; what is no
 /// case at all is left for the reader to refuse.
-pub(crate) fn migrate(tree: &mut Value, contract: &Contract) -> Result<bool, CaseError> {
+pub fn migrate(tree: &mut Value, contract: &Contract) -> Result<bool, CaseError> {
     let written = tree.get("version").and_then(Value::as_u64);
     let Some(case) = tree.as_object_mut() else { return Ok(false) };
     let Some(written) = written.filter(|written| (1..contract.version.into()).contains(written))

@@ -240,7 +240,7 @@ fn tensors_are_consistent() {
         "layout: [dense, row_padded]",
         "layout: [dense, rank0]",
         "bad.yaml:22: tensors.x.layout: `rank0` does not fit this shape; rank0 needs shape [\"1\"]; padded and \
-         wide layouts need two axes",
+         wide layouts need two axes, permuted three",
     );
     refused(
         "  w: {access: read, dtype: io",
@@ -341,7 +341,7 @@ fn promises_mention_what_exists() {
     refused(
         "layout: [dense, row_padded], align: 8",
         "layout: [dense, permuted], align: 8",
-        "bad.yaml:21: tensors.x.layout: `permuted` does not fit this shape; rank0 needs shape [\"1\"]; padded and wide \
+        "bad.yaml:22: tensors.x.layout: `permuted` does not fit this shape; rank0 needs shape [\"1\"]; padded and wide \
          layouts need two axes, permuted three",
     );
     refused(

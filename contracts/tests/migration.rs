@@ -216,8 +216,8 @@ fn a_version_the_history_is_silent_about_is_named() {
     let later = OLD.replace("version: 1", "version: 9");
     let error = read(&later, &contract).expect_err("a case of the future");
     assert!(error.contains("version: the case is for version 9, the contract is 4"), "{error}");
-    let said = silent.replace("history:\n", "history:\n")
-        + "  - {version: 4, because: a tolerance became a bound, link: none}\n";
+    let said =
+        silent.clone() + "  - {version: 4, because: a tolerance became a bound, link: none}\n";
     let contract = parse_contract(&said, "scale_rows.yaml").expect("it loads");
     assert_eq!(read(OLD, &contract).expect("nothing to do").version, 4);
 }

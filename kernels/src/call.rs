@@ -100,6 +100,15 @@ impl Call {
         }
     }
 
+    /// An i32 scalar.
+    pub fn i32(&self, name: &str) -> Result<i32, Rejection> {
+        match self.scalars.iter().find(|(key, _)| key == name) {
+            Some((_, ScalarArg::I32(value))) => Ok(*value),
+            Some(_) => Err(Rejection::new(ErrorKind::Dtype, name, "must be an i32 scalar")),
+            None => Err(Rejection::new(ErrorKind::Shape, name, "missing scalar")),
+        }
+    }
+
     /// Refuses any overlap of a written tensor's extent with another tensor's extent, unless both
     /// are interleaved slices of equal rows that never share an element.
     pub fn no_alias(&self, written: &[&str]) -> Result<(), Rejection> {

@@ -13,3 +13,4 @@ pub mod linear_attention;
 pub mod ptx;
 pub mod registry;
 pub mod selection;
+pub mod transaction;

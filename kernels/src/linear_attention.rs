@@ -1,5 +1,7 @@
 //! Launch functions of the linear-attention kernels. All check every argument before they plan.
 
+pub mod causal_conv1d;
 mod gated_delta;
 pub mod gdn_chunk;
 pub mod gdn_decode;
+pub mod gdn_verify;

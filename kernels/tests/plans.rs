@@ -97,6 +97,128 @@ fn gdn(io: DType, key_dim: u64, value_dim: u64, sequences: u64, rows: u64) -> Ca
     )
 }
 
+/// Two rounds, of 8 and 2 rows.
+fn verify(io: DType, state: DType, key_dim: u64) -> Call {
+    let mut call = gdn(io, key_dim, 64, 2, 10);
+    edit(&mut call, "s").dtype = state;
+    let snap = tensor(call.tensors.len() as u32, state, &[10, HEADS[1], 64, key_dim]);
+    call.tensors.push(("snap".to_owned(), snap));
+    call.words.push(("live_state".to_owned(), "kept".to_owned()));
+    call
+}
+
+/// As many rows through the convolution, with everything an option may ask for.
+fn conv(io: DType, width: u64) -> Call {
+    let mut call = call(
+        &[
+            ("x", io, &[10, 5, 64]),
+            ("weight", io, &[5, 64, width]),
+            ("bias", DType::F32, &[5, 64]),
+            ("state", DType::F32, &[4, 5, 64, width - 1]),
+            ("snap", DType::F32, &[10, 5, 64, width - 1]),
+            ("cu_seqlens", DType::I64, &[3]),
+            ("slot_of", DType::I64, &[2]),
+            ("out", io, &[10, 5, 64]),
+        ],
+        &[("eps", 1e-6)],
+        &[
+            ("bias", "given"),
+            ("activation", "silu"),
+            ("norm", "l2"),
+            ("live_state", "advanced"),
+            ("snapshot", "each"),
+        ],
+    );
+    call.scalars.push(("normed_heads".to_owned(), ScalarArg::I32(2)));
+    call
+}
+
+fn scatter(io: DType) -> Call {
+    call(
+        &[
+            ("from", io, &[5, 40]),
+            ("from_of", DType::I64, &[3]),
+            ("to_of", DType::I64, &[3]),
+            ("to", io, &[4, 40]),
+        ],
+        &[],
+        &[],
+    )
+}
+
+#[test]
+fn what_a_round_runs_is_refused_argument_by_argument() {
+    let good = verify(DType::BF16, DType::F16, 64);
+    let grid = plan("gdn_verify", &good).expect("legal").launches[0].grid;
+    assert_eq!(grid, [2, 4, 2], "tiles of 32 channels, heads, sequences");
+    refuses("gdn_verify", &good, ErrorKind::Dtype, "s", |call| edit(call, "s").dtype = DType::BF16);
+    refuses("gdn_verify", &good, ErrorKind::Dtype, "snap", |call| {
+        edit(call, "snap").dtype = DType::F32;
+    });
+    refuses("gdn_verify", &good, ErrorKind::Shape, "snap", |call| edit(call, "snap").shape[0] = 9);
+    refuses("gdn_verify", &good, ErrorKind::Align, "snap", |call| {
+        edit(call, "snap").offset_bytes = 8;
+    });
+    refuses("gdn_verify", &good, ErrorKind::Alias, "s", |call| {
+        edit(call, "snap").buffer = 5;
+    });
+    refuses("gdn_verify", &good, ErrorKind::Shape, "gate_form", |call| {
+        set_word(call, "gate_form", "raw");
+    });
+    refuses("gdn_verify", &good, ErrorKind::Shape, "live_state", |call| {
+        set_word(call, "live_state", "half");
+    });
+    refuses("gdn_verify", &good, ErrorKind::Shape, "cu_seqlens", |call| {
+        edit(call, "cu_seqlens").shape[0] = 2;
+    });
+
+    let good = conv(DType::F16, 4);
+    let grid = plan("causal_conv1d", &good).expect("legal").launches[0].grid;
+    assert_eq!(grid, [3, 2, 1], "320 channels by 128, sequences");
+    refuses("causal_conv1d", &good, ErrorKind::Dtype, "state", |call| {
+        edit(call, "state").dtype = DType::BF16;
+    });
+    refuses("causal_conv1d", &good, ErrorKind::Shape, "weight", |call| {
+        edit(call, "weight").shape[2] = 5;
+    });
+    refuses("causal_conv1d", &good, ErrorKind::Shape, "state", |call| {
+        edit(call, "state").shape[3] = 4;
+    });
+    refuses("causal_conv1d", &good, ErrorKind::Shape, "x", |call| {
+        for name in ["x", "out", "weight", "bias", "state", "snap"] {
+            let axis = edit(call, name).shape.iter().position(|extent| *extent == 64).expect("D");
+            edit(call, name).shape[axis] = 48;
+        }
+    });
+    refuses("causal_conv1d", &good, ErrorKind::Shape, "normed_heads", |call| {
+        call.scalars.retain(|(name, _)| name != "normed_heads");
+        call.scalars.push(("normed_heads".to_owned(), ScalarArg::I32(-1)));
+    });
+    refuses("causal_conv1d", &good, ErrorKind::Dtype, "normed_heads", |call| {
+        call.scalars.retain(|(name, _)| name != "normed_heads");
+        call.scalars.push(("normed_heads".to_owned(), ScalarArg::F32(0)));
+    });
+    refuses("causal_conv1d", &good, ErrorKind::Alias, "out", |call| edit(call, "out").buffer = 0);
+
+    let good = scatter(DType::BF16);
+    let launch = &plan("state_scatter", &good).expect("legal").launches[0];
+    assert_eq!(launch.grid, [1, 3, 1]);
+    assert_eq!(launch.arguments[6], Argument::I64(5), "whole vectors of 16 bytes");
+    refuses("state_scatter", &good, ErrorKind::Dtype, "to", |call| {
+        edit(call, "to").dtype = DType::F16;
+    });
+    refuses("state_scatter", &good, ErrorKind::Shape, "to", |call| edit(call, "to").shape[1] = 48);
+    refuses("state_scatter", &good, ErrorKind::Shape, "to_of", |call| {
+        edit(call, "to_of").shape[0] = 2;
+    });
+    refuses("state_scatter", &good, ErrorKind::Shape, "from", |call| {
+        for name in ["from", "to"] {
+            edit(call, name).shape[1] = 12;
+        }
+    });
+    refuses("state_scatter", &good, ErrorKind::Alias, "to", |call| edit(call, "to").buffer = 0);
+}
+
 /// A decode step of `sequences` with everything fused, in raw gates.
 fn fused(io: DType, state: DType, key_dim: u64, value_dim: u64, sequences: u64) -> Call {
     let [_, value_heads] = HEADS;
@@ -239,7 +361,14 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
                 }
             }
             check("gdn_chunk", &gdn(io, key_dim, 32, 3, 130));
+            for state in [DType::F32, DType::F16] {
+                check("gdn_verify", &verify(io, state, key_dim));
+            }
         }
+        for width in [2, 3, 4] {
+            check("causal_conv1d", &conv(io, width));
+        }
+        check("state_scatter", &scatter(io));
         check("ple_gather", &ple(io, 40));
         check("argmax_rows", &argmax(io, 3, 1000, "1"));
         check("argmax_rows", &argmax(io, 3, 1000, "4"));

@@ -10,7 +10,8 @@ use crate::choices::mix;
 use crate::counters::Counters;
 use crate::examine::Examine;
 use crate::oracle::{
-    Exercised, Observed, fault_report, first_difference, first_unchanged, first_unwritten, judge,
+    self, Exercised, Observed, fault_report, first_difference, first_unchanged, first_unwritten,
+    judge,
 };
 use crate::prepare::{Prepared, fill, prepare};
 use crate::reject::{self, Refusal};
@@ -25,6 +26,7 @@ use kernels::arena::Arena;
 use kernels::backend::{Backend, BackendError, Outcome};
 use kernels::call::Rejection;
 use kernels::launch::Plan;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The backend that marks every store and faults at the instruction that breaks a rule.
@@ -137,6 +139,26 @@ pub fn check_prepared(
     exercised.clear();
     let mut session = Session { backend, arena };
     launched(prepared, examine, &mut session, (first, later), exercised)
+}
+
+/// Every clause that this verdict of [`check_prepared`], just given with this workspace, speaks for: its
+/// own, and what else the same results break.
+///
+/// # Errors
+/// When the contract names what the reference does not return.
+pub fn failing_clauses(
+    prepared: &Prepared<'_>,
+    verdict: &Verdict,
+    workspace: &Workspace,
+) -> Result<BTreeSet<String>, ToolError> {
+    let mut clauses: BTreeSet<String> = verdict.clause().map(str::to_owned).into_iter().collect();
+    // After a fault there are no results, and a relation is asked only of results that hold.
+    let has_results =
+        |clause: &&str| *clause != "house.accepts" && !clause.starts_with("relations.");
+    if let (Verdict::Disagree(_), Some(_)) = (verdict, verdict.clause().filter(has_results)) {
+        clauses.extend(oracle::failing_clauses(prepared, &workspace.first)?);
+    }
+    Ok(clauses)
 }
 
 fn examined(

@@ -193,7 +193,7 @@ fn unreadable(path: &Path, error: &CorpusError) -> CaseError {
 
 /// A file's text; refuses it before reading when it is larger than the limit, and stops there when it
 /// grows meanwhile.
-fn read_text(path: &Path, limit_bytes: u64) -> Result<String, CorpusError> {
+pub(crate) fn read_text(path: &Path, limit_bytes: u64) -> Result<String, CorpusError> {
     let failed = |error| CorpusError::io(path, "reading", error);
     // Opening a pipe would wait for its other end.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
@@ -275,7 +275,7 @@ fn shortened(items: &[i64]) -> String {
 }
 
 /// FNV-1a. Frozen: file names depend on it.
-fn fnv(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

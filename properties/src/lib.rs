@@ -19,6 +19,7 @@ pub mod relation;
 pub mod replay;
 pub mod report;
 pub mod review;
+pub mod rounds;
 pub mod search;
 pub mod shrink;
 pub mod strategy;

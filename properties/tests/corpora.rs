@@ -82,7 +82,7 @@ fn a_file_edited_into_nonsense_is_named_and_hides_no_other() {
     write("types.yaml", good.replace("dims: {", "dims: [").as_bytes());
     write("unknown.yaml", format!("{good}surprise: 1\n").as_bytes());
     write("huge.yaml", good.replace("R: ", "R: 99999999999999999999").as_bytes());
-    write("large.yaml", good.replace("V: ", "V: 6871947673").as_bytes());
+    write("large.yaml", good.replace("V: ", "V: 99999999999").as_bytes());
     write("bytes.yaml", b"\xff\xfe\x00case: 1\n");
     write("deep.yaml", "[".repeat(200_000).as_bytes());
     write("other.yaml", b"case: 1\ncontract: nobody\nversion: 1\n");
@@ -114,6 +114,7 @@ fn a_file_edited_into_nonsense_is_named_and_hides_no_other() {
             "no regular file",
             "other.yaml:2: contract: no contract is named `nobody`",
             "nested more than",
+            "empty.yaml: null is not allowed here; write a map with case, contract",
             "0 of 6 replays not as they should be",
         ],
     );
@@ -217,7 +218,7 @@ fn a_stored_case_shrinks_in_place_and_a_passing_one_is_said_to_pass() {
     shows(
         &printed,
         1,
-        &["dims: {R: 1, n: 65}", "# seen on a Tuesday", "no single step makes it smaller"],
+        &["dims: {R: 1, n: 6", "# seen on a Tuesday", "no single step makes it smaller"],
     );
     assert_eq!(std::fs::read_to_string(&path).expect("read"), text, "nothing is written unasked");
     for threads in ["1", "2", "7"] {
@@ -261,6 +262,7 @@ fn nth(number: u64) -> (Case, Verdict) {
 }
 
 const WRITER_FOLDER: &str = "ASSAY_TEST_WRITER_FOLDER";
+const WRITER_FIRST: &str = "ASSAY_TEST_WRITER_FIRST";
 const WRITER_CASES: &str = "ASSAY_TEST_WRITER_CASES";
 
 /// Not a test: the process that the tests below start, and kill.
@@ -268,18 +270,21 @@ const WRITER_CASES: &str = "ASSAY_TEST_WRITER_CASES";
 #[ignore = "the tests below run it as a process of its own"]
 fn writer() {
     let folder = std::env::var_os(WRITER_FOLDER).expect("the folder to write into");
-    let cases: u64 =
-        std::env::var(WRITER_CASES).ok().and_then(|n| n.parse().ok()).expect("a number");
-    for number in 0..cases {
+    let number = |name: &str| -> u64 {
+        std::env::var(name).ok().and_then(|n| n.parse().ok()).expect("a number")
+    };
+    let first = number(WRITER_FIRST);
+    for number in first..first + number(WRITER_CASES) {
         let (case, verdict) = nth(number);
         write_regression(Path::new(&folder), argmax(), &case, &verdict, "vm").expect("written");
     }
 }
 
-fn start_writer(root: &Path, cases: u64) -> Child {
+fn start_writer(root: &Path, first: u64, cases: u64) -> Child {
     Command::new(std::env::current_exe().expect("this test"))
         .args(["writer", "--exact", "--ignored", "--test-threads", "1"])
         .env(WRITER_FOLDER, root)
+        .env(WRITER_FIRST, first.to_string())
         .env(WRITER_CASES, cases.to_string())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -300,7 +305,7 @@ fn whole_cases(root: &Path) -> usize {
 fn processes_that_write_the_same_and_other_cases_at_once_lose_none() {
     const CASES: u64 = 60;
     let root = folder();
-    let writers: Vec<_> = (0..4).map(|_| start_writer(root.path(), CASES)).collect();
+    let writers: Vec<_> = (0..4).map(|_| start_writer(root.path(), 0, CASES)).collect();
     for writer in writers {
         let output = writer.wait_with_output().expect("it ends");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -318,11 +323,22 @@ fn processes_that_write_the_same_and_other_cases_at_once_lose_none() {
 #[test]
 fn a_process_killed_while_it_writes_leaves_whole_files_and_nothing_for_ever() {
     let root = folder();
+    let of_contract = root.path().join("argmax_rows");
+    let is_whole = |name: &String| name.ends_with(".yaml");
+    let files = || {
+        let entries = std::fs::read_dir(&of_contract).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(is_whole).count()
+    };
     let (mut seen, mut killed) = (0, 0);
-    for round in 0u64..40 {
-        let mut writer = start_writer(root.path(), 5_000);
-        // Somewhere else each time, from before its first file on.
-        std::thread::sleep(Duration::from_micros(2_000 + mix(9, round) % 40_000));
+    for round in 0u64..24 {
+        let mut writer = start_writer(root.path(), round * 10_000, 10_000);
+        // At some moment of some write; now and then before the first.
+        let started = Instant::now();
+        while round % 6 > 0 && files() <= seen && started.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        std::thread::sleep(Duration::from_micros(mix(9, round) % 8_000));
         writer.kill().expect("it was running");
         let status = writer.wait().expect("it ended");
         killed += usize::from(status.code().is_none());
@@ -330,7 +346,7 @@ fn a_process_killed_while_it_writes_leaves_whole_files_and_nothing_for_ever() {
         assert!(now >= seen, "{now} files after {seen}");
         seen = now;
     }
-    assert!(killed >= 30 && seen > 10, "{killed} killed, {seen} files");
+    assert!(killed >= 20 && seen >= 20, "{killed} killed, {seen} files");
     // The next writer removes what the killed ones left, and takes no turn away from anybody.
     std::fs::write(root.path().join("argmax_rows/.left.tmp"), "case").expect("written");
     let (case, verdict) = nth(1_000_000);

@@ -1,7 +1,7 @@
 //! The canary's mutants: one that must die, one that must live, one that is no other kernel, one that is
 //! no PTX. The canary is wrong in its tail on purpose; the cases that show it judge no mutant.
 
-use properties::mutate::equivalents::Equivalents;
+use properties::mutate::equivalents::{Equivalents, FILE};
 use properties::mutate::judge::{Fate, Judge};
 use properties::mutate::listing::Listing;
 use properties::mutate::operators::Operator;
@@ -23,7 +23,7 @@ fn judged<T>(ask: impl FnOnce(&mut Judge<'_, '_>, &Listing<'_>, &Suite<'_>) -> T
     let questions = questions(subject(), Path::new("no corpora"), CASES).expect("questions");
     let suite = Suite::measure(subject(), &questions, 2).expect("the canary answers");
     let listing = Listing::of(kernels::ptx::module_text(subject().name()).expect("its PTX"));
-    ask(&mut Judge::new(subject().name(), &listing, &suite), &listing, &suite)
+    ask(&mut Judge::new(subject().name(), &listing, &suite, false), &listing, &suite)
 }
 
 /// The mutant that puts `now` in the place of the first executed line that contains `was`.
@@ -53,6 +53,21 @@ fn a_wrong_sum_is_killed_and_the_clause_is_named() {
         let Fate::Killed { clause, after, .. } = fate else { panic!("{fate:?}") };
         assert_eq!(clause, "tolerance.y.all");
         assert!(after <= 20, "after {after} cases");
+    });
+}
+
+#[test]
+fn a_thorough_judge_knows_that_no_other_clause_kills() {
+    judged(|quick, listing, suite| {
+        let mut thorough = Judge::new(subject().name(), listing, suite, true);
+        let wrong = mutant(listing, suite, "add.f32", "sub.f32");
+        let of = |judge: &mut Judge<'_, '_>| match judge.judge(&wrong).expect("judged") {
+            Fate::Killed { clause, after, sole, .. } => (clause, after, sole),
+            other => panic!("{other:?}"),
+        };
+        let (clause, after, sole) = of(quick);
+        assert_eq!(sole, None, "nobody asked");
+        assert_eq!(of(&mut thorough), (clause, after, Some(true)), "nothing else is wrong");
     });
 }
 
@@ -87,7 +102,7 @@ fn another_order_of_summation_survives() {
         // a + b for b + a: no bit changes. No operator makes this edit; a test must see a survivor.
         let same = mutant(listing, suite, "%f86, %f140, %f141", "%f86, %f141, %f140");
         assert!(
-            matches!(judge.judge(&same).expect("judged"), Fate::Survived { asked } if asked > 0)
+            matches!(judge.judge(&same).expect("judged"), Fate::Survived { asked, .. } if asked > 0)
         );
         assert!(judge.same_bits(&same).expect("compared").is_some_and(|cases| cases > 0));
         // The sum of two other terms: within the bound only by chance, and with other bits.
@@ -122,6 +137,8 @@ fn a_run_is_a_function_of_its_seed() {
         named: Vec::new(),
         assembler: None,
         equivalents: Equivalents::default(),
+        explained: Equivalents::default(),
+        is_thorough: false,
     };
     let run = |plan: &Plan| mutate(plan, &STOP, &mut |_| {}).expect("a score");
     let first = run(&plan("a"));
@@ -138,7 +155,7 @@ fn a_run_is_a_function_of_its_seed() {
 #[test]
 fn a_declared_equivalent_is_known_and_leaves_the_kernels_bits() {
     let root = kernels::ptx::sources::checkout_root().expect("a checkout");
-    let declared = Equivalents::read(&root).expect("declarations");
+    let declared = Equivalents::read(&root, FILE).expect("declarations");
     judged(|judge, listing, suite| {
         let found = mutant(listing, suite, "@%p5 bra", "");
         let never = Mutant { now: String::new(), ..found };

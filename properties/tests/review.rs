@@ -2,7 +2,10 @@
 //! in `review/base`. What class which clause must get stands in the file; the words are snapshots.
 //! `INSTA_UPDATE=always` writes those anew.
 
-use properties::choices::mix;
+use contracts::case_yaml::{read_case, write_case};
+use contracts::format::Contract;
+use properties::choices::{Seeded, mix};
+use properties::generate::draw_unbound;
 use properties::report::Paint;
 use properties::review::{
     Change, Class, ContractReview, KernelReview, Review, ReviewError, Tree, review, show,
@@ -214,7 +217,7 @@ fn the_way_back_mirrors_the_way_there() {
 /// beside all others as well.
 #[test]
 fn nothing_hides_behind_another_change() {
-    const DRAWS: u64 = 100;
+    const DRAWS: u64 = 60;
     let base = base();
     let pairs = pairs();
     let weaker = |review: &Review| -> Vec<String> {
@@ -250,10 +253,13 @@ fn nothing_hides_behind_another_change() {
         let found = weaker(&forth);
         held += wanted.len();
         for clause in wanted {
-            assert!(found.contains(&clause), "{names:?}: {clause} in {found:?}");
+            // A contract that is gone takes all that is said of it along.
+            let gone = found.iter().filter_map(|other| other.strip_prefix("contracts."));
+            let covered = gone.into_iter().any(|contract| clause.contains(contract));
+            assert!(covered || found.contains(&clause), "{names:?}: {clause} in {found:?}");
         }
     }
-    assert!(held > 100, "{held} weakenings were held against others");
+    assert!(held > 60, "{held} weakenings were held against others");
 }
 
 #[test]
@@ -472,6 +478,49 @@ fn thousands_of_stored_cases_are_followed_in_seconds() {
     assert_eq!((found.count(Class::Neutral), found.count(Class::Loosened)), (CASES, 0));
     let took = started.elapsed();
     assert!(took < Duration::from_secs(60), "{took:?}");
+}
+
+/// A stored case that is written anew as its contract's history says is no edit; anything else is, and so
+/// is what no history says.
+#[test]
+fn a_migrated_case_is_the_same_case() {
+    let file = "contracts/families/sum_rows.yaml";
+    let texts = base();
+    let old = &texts[file];
+    let entry = "history:\n  - {version: 2, because: \"the scale was 1 before\", link: \"https://example.org/issues/3\", added: {scalars.scale: 0x3f800000}}\n";
+    let new = old
+        .replace("version: 1\n", "version: 2\n")
+        .replace("tensors:\n", "scalars:\n  scale: {dtype: f32, domain: finite, values: [{constant: 1.0}, {constant: 2.0}]}\ntensors:\n")
+        .replace("history: []\n", entry);
+    let read = |text: &str| -> &'static Contract {
+        let contract = contracts::parse_contract(text, file).unwrap_or_else(|e| panic!("{e}"));
+        Box::leak(Box::new(contract))
+    };
+    let (old_contract, new_contract) = (read(old), read(&new));
+    let case = draw_unbound(old_contract, &mut Seeded { seed: 3 }).expect("a case");
+    let old_case = write_case(&case, old_contract, None);
+    let migrated = read_case(&old_case, "case", &|_| Some(new_contract)).expect("migrated");
+    let new_case = write_case(&migrated, new_contract, None);
+    let tree = |contract: &str, case: &str| {
+        let mut texts = texts.clone();
+        texts.insert(file.to_owned(), contract.to_owned());
+        texts.insert("corpora/sum_rows/stored.yaml".to_owned(), case.to_owned());
+        texts
+    };
+    let of_case = |after: &Texts| -> Vec<Class> {
+        let (before, after) = (tree(old, &old_case), after.clone());
+        let (forth, back) = (compared(&before, &after), compared(&after, &before));
+        assert_eq!(mirrored(&forth, false), mirrored(&back, true));
+        let own = forth.changes().filter(|(_, change)| change.clause == "regressions.stored");
+        own.map(|(_, change)| change.class).collect()
+    };
+    let edit = [Class::Loosened, Class::Tightened];
+    assert!(of_case(&tree(&new, &new_case)).is_empty());
+    // The scale of the migrated case is another one than the history says, or the version has no history.
+    let other = new_case.replace("0x3f800000", "0x40000000");
+    assert_ne!(other, new_case);
+    assert_eq!(of_case(&tree(&new, &other)), edit);
+    assert_eq!(of_case(&tree(&new.replace(entry, "history: []\n"), &new_case)), edit);
 }
 
 /// A loosening hides behind no renamed word: classes that judge under it are compared with those that

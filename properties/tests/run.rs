@@ -532,6 +532,66 @@ fn strict_rules_are_asked_for() {
     shows(&with(&["--strict", "--no-checks"], "16"), 2, &["--no-checks"]);
 }
 
+const BOXES: &str = "\
+.version 8.7
+.target sm_90
+.address_size 64
+.visible .entry boxes(.param .align 64 .b8 map[128], .param .u64 out)
+{
+    .reg .pred %p<4>; .reg .b32 %r<12>; .reg .b64 %rd<6>;
+    .shared .align 128 .b8 line[128]; .shared .align 8 .b64 full;
+    mov.b64 %rd1, map; cvta.param.u64 %rd1, %rd1; ld.param.u64 %rd2, [out];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, line; mov.u32 %r4, full; mov.u32 %r5, 0;
+    mov.u32 %r6, %cluster_nctarank;
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 mbarrier.init.shared::cta.b64 [%r4], 1;
+    bar.sync 0;
+    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 128;
+    @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r3], [%rd1, {%r5, %r2}], [%r4];
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4], 0;
+    @!%p2 bra WAIT;
+    mad.lo.u32 %r7, %r1, 4, %r3; ld.shared.u32 %r8, [%r7]; add.u32 %r8, %r8, %r6;
+    mad.lo.u32 %r9, %r2, 32, %r1; mul.wide.u32 %rd3, %r9, 4; add.u64 %rd3, %rd2, %rd3;
+    st.global.u32 [%rd3], %r8;
+    ret;
+}
+";
+
+#[test]
+fn tensor_maps_and_clusters() {
+    let folder = folder();
+    std::fs::write(folder.path().join("boxes.ptx"), BOXES).expect("written");
+    let with = |rest: &[&str], map: &str| {
+        let launch = ["run", "boxes.ptx", "--grid", "4", "--block", "32"];
+        let args = ["--arg", map, "--arg", "out:u32:4x32=out.npy"];
+        assay(folder.path(), &[&launch, rest, &args[..]].concat())
+    };
+    // Each block adds the size of its cluster to a line of sevens; the last block's is outside.
+    shows(&with(&["--cluster", "2"], "tensormap:1x32:fill:u32:3x32:7"), 0, &["clean"]);
+    let bytes = std::fs::read(folder.path().join("out.npy")).expect("saved");
+    let last = |n: usize| bytes[bytes.len() - 128 * n..][..4].to_vec();
+    assert_eq!((last(4), last(1)), (vec![9, 0, 0, 0], vec![2, 0, 0, 0]));
+    shows(&with(&[], "tensormap:1x32+swizzle128:in:x.npy"), 2, &["x.npy"]);
+    shows(
+        &with(&["--cluster", "3"], "tensormap:1x32:fill:u32:3x32:7"),
+        2,
+        &["no whole number of clusters"],
+    );
+    shows(
+        &with(&[], "tensormap:1x32:uninit:u32:3x32"),
+        1,
+        &["bytes that nobody wrote", "cp.async.bulk.tensor"],
+    );
+    shows(&with(&[], "tensormap:32:fill:u32:3x32:7"), 2, &["the box has 1 extents, the buffer 2"]);
+    shows(
+        &with(&[], "tensormap:1x3:fill:u32:3x32:7"),
+        2,
+        &["`box_dims` must be a multiple of 16 bytes"],
+    );
+    shows(&with(&[], "null"), 2, &["tensormap:BOX:BUFFER"]);
+}
+
 #[test]
 fn results_that_depend_on_the_order_differ_with_it() {
     let folder = folder();

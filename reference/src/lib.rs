@@ -9,6 +9,7 @@ pub mod canary;
 pub mod embedding;
 pub mod linear_attention;
 pub mod selection;
+pub mod transaction;
 
 pub use inputs::{Expected, Inputs, Outputs};
 pub use registry::{Reference, canary_reference, reference};

@@ -1,11 +1,15 @@
 //! Linear attention: kernels that carry a matrix state per head.
 
+pub mod causal_conv1d;
 pub mod gated_delta_rule;
 pub mod gates;
 pub mod gdn_chunk;
 pub mod gdn_decode;
+pub mod gdn_verify;
 mod inputs;
 pub mod norms;
 
+pub use causal_conv1d::causal_conv1d;
 pub use gdn_chunk::gdn_chunk;
 pub use gdn_decode::gdn_decode;
+pub use gdn_verify::gdn_verify;

@@ -13,7 +13,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a map with case, contract, version, dtypes, dims, poison and tensors"
+)]
 struct RawCase {
     case: u32,
     contract: String,

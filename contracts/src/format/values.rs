@@ -20,6 +20,8 @@ pub enum Domain {
     Nonzero,
     /// Between the two, inclusive.
     Range([f64; 2]),
+    /// Between the two, inclusive, or an infinity; one is drawn only where a fixture plants it.
+    RangeOrInfinite([f64; 2]),
     /// This or less, −∞ included.
     AtMost(f64),
     /// The L2 norm of each innermost row is at most this.
@@ -85,6 +87,11 @@ pub enum Values {
         /// How many, at most the whole row.
         count: u64,
     },
+    /// Above one thing that fills the rest of the row (numbers far below, −∞, NaN, or some of each), up
+    /// to this many contenders: equal, neighbouring, negative or zeros of either sign, scattered or side
+    /// by side from a drawn place on. Which of a row's elements wins, and what it leaves behind, differs
+    /// from row to row.
+    Contenders(u64),
     /// One value at named places of each row, N(0,1) elsewhere.
     Planted {
         /// The value.

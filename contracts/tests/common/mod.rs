@@ -196,7 +196,7 @@ fn decide(contract: &Contract, case: &mut Case, decision: Decision<'_>, draws: &
 
 fn contents(domain: &Domain, dtype: DType, count: u64, draws: &mut Draws) -> Content {
     let value = match domain {
-        Domain::Range([low, high]) => (low + high) / 2.0,
+        Domain::Range([low, high]) | Domain::RangeOrInfinite([low, high]) => (low + high) / 2.0,
         Domain::Positive | Domain::Nonzero => 1.5,
         Domain::AtMost(most) => most.min(0.0),
         Domain::Any | Domain::Finite | Domain::RowNorm(_) => 0.0,

@@ -32,10 +32,10 @@ __device__ __forceinline__ unsigned position_of(int index) {
   return (kLastIndex - static_cast<unsigned>(index)) << 1;
 }
 
+// The candidate of a number.
 __device__ __forceinline__ u64 candidate_of(float x, int index) {
-  const unsigned key = key_of(x);
   const unsigned sign = __float_as_uint(x) == 0x80000000u ? 1u : 0u;
-  return key == 0u ? 0ull : static_cast<u64>(key) << 32 | position_of(index) | sign;
+  return static_cast<u64>(number_key(x)) << 32 | position_of(index) | sign;
 }
 
 __device__ __forceinline__ unsigned key_part(u64 candidate) {

@@ -9,7 +9,7 @@
 
 __device__ __forceinline__ float saturated(float x) {
   constexpr float kLargest = 65504.0f;
-  return fabsf(x) <= 3.402823466e38f ? fminf(fmaxf(x, -kLargest), kLargest) : x;
+  return fabsf(x) < __int_as_float(0x7f800000) ? fminf(fmaxf(x, -kLargest), kLargest) : x;
 }
 
 // N consecutive elements of a state row, as one access of 16 or 8 bytes.

@@ -142,9 +142,9 @@ struct Partials {
 template <typename F>
 __device__ __forceinline__ void ranked(const u64* list, int count, F f) {
   const int thread = threadIdx.x, threads = blockDim.x;
-  int shift = 0;
-  while (shift < 5 && threads >> (shift + 1) >= count) ++shift;
+  const int shift = min(5, 31 - __clz(threads / max(count, 1) | 1));
   const int slices = 1 << shift, slice = thread & (slices - 1);
+#pragma unroll 1  // hardly more than once
   for (int base = 0; base < count; base += threads >> shift) {
     const int own = base + (thread >> shift);
     const u64 mine = own < count ? list[own] : 0;
@@ -159,6 +159,7 @@ __device__ __forceinline__ void ranked(const u64* list, int count, F f) {
 // floor_key = a key that at least k elements reach, or all; top_key = the largest.
 __device__ __forceinline__ void find_floor(unsigned largest, const Shape& shape, Shared& shared) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+#pragma unroll 1  // each waits for the one before
   for (int place = 0; place < shape.tops; ++place) {
     const unsigned top = __reduce_max_sync(kFullWarp, largest);
     const int owner = __ffs(__ballot_sync(kFullWarp, largest == top)) - 1;
@@ -266,6 +267,7 @@ __device__ __forceinline__ void row_topk(const T* __restrict__ x, int* __restric
   if (parts > 1) {
     // The parts' pools alternate, so that what they hold lies together whatever they hold.
     u64* const partials_row = partials + row * parts * shape.pool;
+#pragma unroll 1  // hardly more than once
     for (int at = thread; at < shape.pool; at += threads) {
       partials_row[at * parts + blockIdx.y] = at < pooled ? shared.pool[at] : 0;
     }
@@ -282,6 +284,7 @@ __device__ __forceinline__ void row_topk(const T* __restrict__ x, int* __restric
     ids_row[rank] = index_part(candidate);
     values_row[rank] = value_part(candidate);
   });
+#pragma unroll 1
   for (int missing = pooled + thread; missing < k; missing += threads) {
     ids_row[missing] = -1;
     values_row[missing] = value_of(kLowestKey);

@@ -15,9 +15,45 @@ const ROW_ALIGN_BYTES: u64 = 16;
 /// Value channels a block of the state kernels owns.
 pub(super) const TILE_VALUES: u32 = 32;
 
+/// How the decay is passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GateForm {
+    /// g, its logarithm.
+    Log,
+    /// alpha itself.
+    Alpha,
+}
+
+impl GateForm {
+    /// The form of the option `gate_form`; a call that does not state it means log.
+    fn of(call: &Call, known: &[GateForm]) -> Result<GateForm, Rejection> {
+        let given = call.word("gate_form").unwrap_or("log");
+        known.iter().copied().find(|form| form.word() == given).ok_or_else(|| {
+            let known: Vec<_> = known.iter().map(|form| form.word()).collect();
+            let detail = format!("is `{given}`; this kernel knows {}", known.join(" and "));
+            Rejection::new(ErrorKind::Shape, "gate_form", detail)
+        })
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            GateForm::Log => "log",
+            GateForm::Alpha => "alpha",
+        }
+    }
+
+    fn decay(self) -> &'static str {
+        match self {
+            GateForm::Log => "g",
+            GateForm::Alpha => "alpha",
+        }
+    }
+}
+
 /// Checked arguments. Counts fit an i32; strides are in elements of the tensor's own type.
 pub(super) struct GatedDelta {
     pub(super) io: DType,
+    pub(super) state: DType,
     pub(super) rows: u64,
     pub(super) sequences: i32,
     pub(super) key_heads: i32,
@@ -27,6 +63,8 @@ pub(super) struct GatedDelta {
     pub(super) q_stride: i64,
     pub(super) k_stride: i64,
     pub(super) v_stride: i64,
+    /// `g` or `alpha`.
+    pub(super) decay: &'static str,
     pub(super) g_stride: i64,
     pub(super) beta_stride: i64,
     pub(super) s_stride: i64,
@@ -36,14 +74,20 @@ pub(super) struct GatedDelta {
 }
 
 impl GatedDelta {
-    /// Checks q, k `[rows, Hk, Dk]`, v, o `[rows, Hv, Dv]`, g, beta `[rows, Hv]`, s
-    /// `[slots, Hv, Dv, Dk]`, slot_of `[N]`, `scale` and the words; nothing ties `rows` to N here.
-    pub(super) fn check(call: &Call) -> Result<GatedDelta, Rejection> {
+    /// Checks q, k `[rows, Hk, Dk]`, v, o `[rows, Hv, Dv]`, g or alpha, beta `[rows, Hv]`, s
+    /// `[slots, Hv, Dv, Dk]` of one of `states`, slot_of `[N]`, `scale` and the words, of which
+    /// `gate_form` is one of `gate_forms`; nothing ties `rows` to N here.
+    pub(super) fn check(
+        call: &Call,
+        states: &[DType],
+        gate_forms: &[GateForm],
+    ) -> Result<GatedDelta, Rejection> {
         let q = call.tensor("q")?.dtype_in("q", &IO)?;
         let typed = |name: &str, dtype: DType| call.tensor(name)?.dtype_in(name, &[dtype]);
         let (k, v, o) = (typed("k", q.dtype)?, typed("v", q.dtype)?, typed("o", q.dtype)?);
-        let (g, beta, s) =
-            (typed("g", DType::F32)?, typed("beta", DType::F32)?, typed("s", DType::F32)?);
+        let decay = GateForm::of(call, gate_forms)?.decay();
+        let (g, beta) = (typed(decay, DType::F32)?, typed("beta", DType::F32)?);
+        let s = call.tensor("s")?.dtype_in("s", states)?;
         let slot_of = typed("slot_of", DType::I64)?;
 
         let [rows, key_heads, key_dim] = q.axes("q")?;
@@ -53,7 +97,7 @@ impl GatedDelta {
         k.shape_is("k", &[rows, key_heads, key_dim])?;
         v.shape_is("v", &[rows, value_heads, value_dim])?;
         o.shape_is("o", &[rows, value_heads, value_dim])?;
-        g.shape_is("g", &[rows, value_heads])?;
+        g.shape_is(decay, &[rows, value_heads])?;
         beta.shape_is("beta", &[rows, value_heads])?;
         s.shape_is("s", &[slots, value_heads, value_dim, key_dim])?;
         head_dim("q", key_dim)?;
@@ -62,6 +106,7 @@ impl GatedDelta {
 
         let checked = GatedDelta {
             io: q.dtype,
+            state: s.dtype,
             rows,
             sequences: count("slot_of", "sequences", sequences)?,
             key_heads: count("q", "key heads", key_heads)?,
@@ -71,7 +116,8 @@ impl GatedDelta {
             q_stride: aligned_stride("q", q)?,
             k_stride: aligned_stride("k", k)?,
             v_stride: aligned_stride("v", v)?,
-            g_stride: stride("g", g)?,
+            decay,
+            g_stride: stride(decay, g)?,
             beta_stride: stride("beta", beta)?,
             s_stride: aligned_stride("s", s)?,
             o_stride: aligned_stride("o", o)?,
@@ -80,7 +126,6 @@ impl GatedDelta {
         };
         dense("slot_of", slot_of)?;
         only(call, "state_layout", "vk")?;
-        only(call, "gate_form", "log")?;
         call.no_alias(&["s", "o"])?;
         Ok(checked)
     }
@@ -93,6 +138,15 @@ impl GatedDelta {
     pub(super) fn head_map(&self) -> Argument {
         Argument::I32(self.head_map_cyclic.into())
     }
+}
+
+/// Checks cu_seqlens `[N + 1]` of i32 or i64; whether it is i64.
+pub(super) fn row_offsets(call: &Call, sequences: i32) -> Result<bool, Rejection> {
+    let cu_seqlens =
+        call.tensor("cu_seqlens")?.dtype_in("cu_seqlens", &[DType::I32, DType::I64])?;
+    cu_seqlens.shape_is("cu_seqlens", &[u64::from(sequences.unsigned_abs()) + 1])?;
+    dense("cu_seqlens", cu_seqlens)?;
+    Ok(cu_seqlens.dtype == DType::I64)
 }
 
 pub(super) fn head_dim(name: &str, dim: u64) -> Result<(), Rejection> {

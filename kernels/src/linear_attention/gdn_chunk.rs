@@ -2,7 +2,7 @@
 //! f32 is three launches in f32 arithmetic, f16 and bf16 two on tensor cores. The host knows a bound
 //! of the number of chunks, not the number; surplus blocks leave at once.
 
-use super::gated_delta::{GatedDelta, TILE_VALUES, count, dense, one_of};
+use super::gated_delta::{GateForm, GatedDelta, TILE_VALUES, count, one_of, row_offsets};
 use crate::call::{Call, Rejection};
 use crate::launch::{Argument, Launch, Plan, Scratch};
 use contracts::dtype::DType;
@@ -41,13 +41,10 @@ mod tensor_core {
 /// # Errors
 /// The first argument at fault.
 pub fn plan(call: &Call) -> Result<Plan, Rejection> {
-    let checked = GatedDelta::check(call)?;
+    let checked = GatedDelta::check(call, &[DType::F32], &[GateForm::Log])?;
     let initial_zero = one_of(call, "initial_state", ["slot", "zero"])?;
     let chunk_rows = if one_of(call, "C", ["64", "32"])? { 32 } else { 64 };
-    let cu_seqlens =
-        call.tensor("cu_seqlens")?.dtype_in("cu_seqlens", &[DType::I32, DType::I64])?;
-    cu_seqlens.shape_is("cu_seqlens", &[u64::from(checked.sequences.unsigned_abs()) + 1])?;
-    dense("cu_seqlens", cu_seqlens)?;
+    let cu_is_i64 = row_offsets(call, checked.sequences)?;
     if checked.sequences == 0 {
         return Ok(Plan::default());
     }
@@ -59,7 +56,7 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
         checked: &checked,
         chunks,
         chunk_rows,
-        cu_is_i64: Argument::I32((cu_seqlens.dtype == DType::I64).into()),
+        cu_is_i64: Argument::I32(cu_is_i64.into()),
         initial_zero: Argument::I32(initial_zero.into()),
     };
     if checked.io == DType::F32 { common.exact() } else { common.tensor_core() }

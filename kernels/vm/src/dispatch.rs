@@ -1,8 +1,10 @@
 //! Chooses the hot loop's build for this processor and speaks to libFuzzer. The only unsafe code
 //! of the crate. The loop's wrappers bear `__sanitizer_` names so that LLVM's coverage
-//! instrumentation leaves them alone: the fuzzer sees the kernel's edges, not the machine's.
+//! instrumentation leaves them alone: the fuzzer sees the kernel's edges, not the machine's. Under
+//! the fuzzer what they often call is inlined into them, for the same reason.
 #![allow(unsafe_code)]
 
+use crate::exec::floor::{Floor, Halt};
 use crate::exec::lane::{Kernel, Slots, with_kernels};
 use crate::exec::machine::Machine;
 use crate::exec::product::{MatrixModel, Operands};
@@ -11,6 +13,7 @@ use crate::exec::warp::Warp;
 use crate::exec::{access, alu, atomic, collective, lane, matrix, product as products, store};
 use crate::program::{Access, Action, Approx, Atomic, Matrix, Product, Slot};
 use crate::watch;
+use std::cell::Cell;
 
 /// Runs a warp until it blocks, ends or uses up its slice.
 pub(crate) fn run_warp(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Outcome, Box<Raised>> {
@@ -24,6 +27,13 @@ pub(crate) fn run_warp(warp: &mut Warp, machine: &mut Machine<'_>) -> Result<Out
         return unsafe { run_wide(vectors, warp, machine) };
     }
     run_portable(warp, machine)
+}
+
+/// Runs the blocks of a launch.
+// SAFETY: the name is this crate's alone; nothing else defines or looks it up.
+#[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_run_blocks"))]
+pub(crate) fn run_blocks(floor: &mut Floor<'_>, machine: &mut Machine<'_>) -> Result<(), Halt> {
+    floor.run(machine)
 }
 
 /// A matrix product of a whole warp.
@@ -48,8 +58,28 @@ pub(crate) fn product(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wide(());
 
-/// The wide build, where this processor can run it.
+thread_local! {
+    static PORTABLY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `f` as on a processor without AVX2: the modules that it parses and the launches that it makes
+/// on this thread take the portable build, whose results are the same.
+pub fn portably<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            PORTABLY.set(self.0);
+        }
+    }
+    let _restore = Restore(PORTABLY.replace(true));
+    f()
+}
+
+/// The wide build, where this processor can run it and nobody asks for the portable one.
 pub(crate) fn detect() -> Option<Wide> {
+    if PORTABLY.get() {
+        return None;
+    }
     #[cfg(target_arch = "x86_64")]
     {
         let all = is_x86_feature_detected!("avx2")
@@ -406,6 +436,16 @@ mod fuzzer {
         static FIRST_HOST_COUNTER: AtomicU8;
         #[link_name = "__stop___sancov_cntrs"]
         static END_OF_HOST_COUNTERS: AtomicU8;
+    }
+
+    /// Options of AddressSanitizer for every fuzz target, which the variable of that name may override.
+    /// Each allocation's stack is not kept: that takes a tenth of the time, and a crash that needs it
+    /// runs again with `ASAN_OPTIONS=malloc_context_size=30`. What was freed stays unusable for the
+    /// next 16 MiB.
+    // SAFETY: the runtime looks the name up and reads the string; nothing else defines it.
+    #[unsafe(no_mangle)]
+    pub extern "C" fn __asan_default_options() -> *const std::ffi::c_char {
+        c"malloc_context_size=0:quarantine_size_mb=16:detect_stack_use_after_return=0".as_ptr()
     }
 
     pub fn count_feature(key: u64) {

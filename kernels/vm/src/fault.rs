@@ -1,8 +1,13 @@
 //! What can stop a launch, and the one place that words it.
 
+mod hopper;
+mod warpgroup;
+
 use crate::memory::BufferId;
 use crate::syntax::SourceLine;
+pub use hopper::{ClusterFault, TensorFault};
 use std::fmt;
+pub use warpgroup::WarpgroupFault;
 
 /// A state space, as reports name it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -11,6 +16,8 @@ pub enum MemorySpace {
     Global,
     /// The block's shared memory.
     Shared,
+    /// The shared memory of another block of the cluster.
+    Cluster,
     /// A thread's own arrays.
     Local,
     /// `.const` variables.
@@ -162,6 +169,29 @@ pub enum FaultKind {
         /// Which accesses collide.
         race: RaceKind,
     },
+    /// Threads of two blocks of a cluster touch shared memory, and nothing orders the blocks.
+    ClusterRace {
+        /// The block whose memory it is.
+        rank: u32,
+        /// First byte of the access.
+        offset: u64,
+        /// Bytes of the access.
+        access_bytes: u32,
+        /// Which accesses collide.
+        race: RaceKind,
+    },
+    /// A cluster used against its rules.
+    Cluster {
+        /// Which rule.
+        wrong: ClusterFault,
+    },
+    /// A tensor map, or a copy under one, that does not fit.
+    Tensor {
+        /// Where the map comes from: a parameter's name, or a place in memory.
+        map: String,
+        /// What is wrong.
+        wrong: TensorFault,
+    },
     /// Lanes of one instruction store different values to one global byte.
     GlobalRace {
         /// The byte.
@@ -172,6 +202,16 @@ pub enum FaultKind {
     /// Threads of two blocks touch a byte, one of them storing to it, and no fence with a flag
     /// orders them.
     BlockRace {
+        /// The byte, where a buffer holds it and not a variable of the module.
+        buffer: Option<BufferPlace>,
+        /// Its address.
+        address: u64,
+        /// Which accesses collide.
+        race: RaceKind,
+    },
+    /// Threads of two warps of a block touch a byte of global memory, one of them storing to it, and
+    /// no barrier orders them.
+    WarpRace {
         /// The byte, where a buffer holds it and not a variable of the module.
         buffer: Option<BufferPlace>,
         /// Its address.
@@ -190,7 +230,7 @@ pub enum FaultKind {
     BarrierMismatch {
         /// One barrier.
         first: u32,
-        /// Another.
+        /// Another; 16 is the cluster's.
         second: u32,
     },
     /// A barrier waits for more threads than are left; under strict rules, threads exited before a
@@ -257,6 +297,11 @@ pub enum FaultKind {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// An asynchronous product used against its rules.
+    Warpgroup {
+        /// Which rule.
+        wrong: WarpgroupFault,
+    },
     /// The launch ran more warp instructions than its limit.
     InstructionBudget {
         /// The limit.
@@ -310,7 +355,11 @@ impl FaultKind {
             | FaultKind::Misaligned { buffer, .. }
             | FaultKind::Uninitialised { buffer, .. }
             | FaultKind::BlockRace { buffer, .. }
+            | FaultKind::WarpRace { buffer, .. }
             | FaultKind::NoProgress { buffer, .. } => buffer.as_ref(),
+            FaultKind::Tensor { wrong: TensorFault::BeyondBuffer { buffer, .. }, .. } => {
+                buffer.as_ref()
+            }
             FaultKind::UnreadRead { buffer }
             | FaultKind::UnwritableWrite { buffer }
             | FaultKind::GlobalRace { buffer, .. } => Some(buffer),
@@ -383,6 +432,23 @@ pub enum LaunchError {
         /// The limit.
         limit: u32,
     },
+    /// Clusters that hardware does not have, or that do not fit the kernel or the grid.
+    Cluster {
+        /// Blocks of a cluster.
+        cluster: [u32; 3],
+        /// Grid.
+        grid: [u32; 3],
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// More host memory for one block's registers, local and shared memory than
+    /// [`crate::Limits::resident_bytes`].
+    TooMuchMemory {
+        /// What one block takes.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// More shared memory than a block may have.
     TooMuchShared {
         /// Static and dynamic together.
@@ -415,6 +481,7 @@ impl fmt::Display for MemorySpace {
         f.write_str(match self {
             MemorySpace::Global => "global memory",
             MemorySpace::Shared => "shared memory",
+            MemorySpace::Cluster => "another block's shared memory",
             MemorySpace::Local => "local memory",
             MemorySpace::Const => "constant memory",
             MemorySpace::Param => "the parameters",
@@ -516,6 +583,16 @@ impl fmt::Display for FaultKind {
                 };
                 write!(f, "shared byte {offset} {what} without a barrier between")
             }
+            FaultKind::ClusterRace { rank, offset, race, .. } => {
+                let what = match race {
+                    RaceKind::ReadAfterWrite => "is read while another block stores to it",
+                    RaceKind::WriteAfterRead => "is stored to while another block reads it",
+                    RaceKind::WriteAfterWrite => "gets different values from two blocks",
+                };
+                write!(f, "shared byte {offset} of rank {rank} {what}, and nothing orders them")
+            }
+            FaultKind::Cluster { wrong } => wrong.fmt(f),
+            FaultKind::Tensor { map, wrong } => write!(f, "tensor map {map}: {wrong}"),
             FaultKind::GlobalRace { buffer, .. } => {
                 write!(f, "{buffer} gets different values from two threads at once")
             }
@@ -528,8 +605,20 @@ impl fmt::Display for FaultKind {
                 })?;
                 f.write_str(" without a fence and a flag between")
             }
+            FaultKind::WarpRace { buffer, address, race } => {
+                place(f, MemorySpace::Global, buffer.as_ref(), *address)?;
+                f.write_str(match race {
+                    RaceKind::ReadAfterWrite => " is read while another warp stores to it",
+                    RaceKind::WriteAfterRead => " is stored to while another warp reads it",
+                    RaceKind::WriteAfterWrite => " is stored to by two warps",
+                })?;
+                f.write_str(" of the block without a barrier between")
+            }
             FaultKind::BarrierDivergence { waiting, alive } => {
                 write!(f, "{waiting} of {alive} threads wait for others that cannot come")
+            }
+            FaultKind::BarrierMismatch { first, second: 16 } => {
+                write!(f, "threads of one block wait at barrier {first} and at the cluster's")
             }
             FaultKind::BarrierMismatch { first, second } => {
                 write!(f, "threads of one block wait at barrier {first} and at barrier {second}")
@@ -567,6 +656,7 @@ impl fmt::Display for FaultKind {
             FaultKind::BadDescriptor { descriptor, why } => {
                 write!(f, "matrix descriptor {descriptor:#018x}: {why}")
             }
+            FaultKind::Warpgroup { wrong } => wrong.fmt(f),
             FaultKind::InstructionBudget { limit } => {
                 write!(f, "more than {limit} warp instructions: it may never end")
             }
@@ -599,7 +689,9 @@ impl FaultKind {
     fn other(&self) -> &'static str {
         match self {
             FaultKind::MissingLane { .. } | FaultKind::ExitedAtBarrier { .. } => "thread exited at",
+            FaultKind::Cluster { wrong: ClusterFault::Exited { .. } } => "block exited at",
             FaultKind::DivergedBarrier { .. } => "place is",
+            FaultKind::Warpgroup { wrong } => wrong.other(),
             _ => "access is",
         }
     }
@@ -645,6 +737,15 @@ impl fmt::Display for LaunchError {
             }
             LaunchError::TooManyThreads { threads, limit } => {
                 write!(f, "{threads} threads in a block of at most {limit}")
+            }
+            LaunchError::Cluster { cluster, grid, why } => {
+                write!(f, "clusters of {cluster:?} in a grid of {grid:?}: {why}")
+            }
+            LaunchError::TooMuchMemory { bytes, limit } => {
+                write!(
+                    f,
+                    "a block takes {bytes} bytes of the host's memory, the limit is {limit} (`Limits::resident_bytes`)"
+                )
             }
             LaunchError::TooMuchShared { bytes, limit } => {
                 write!(f, "{bytes} bytes of shared memory in a block of at most {limit}")

@@ -79,6 +79,27 @@ pub(crate) fn flush(bits: u32) -> u32 {
     if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits }
 }
 
+/// A result of `.ftz`: zero where the exact value, of which `odd` is a rounding to odd at more bits,
+/// lies below the least normal number when it is rounded to as many bits as a normal one has. A
+/// subnormal has fewer, and so may have been rounded up to that number.
+#[inline(always)]
+fn flush_rounded(bits: u32, odd: f64, rounding: Rounding) -> u32 {
+    let least = f64::from(f32::MIN_POSITIVE);
+    let at_least = bits & 0x7fff_ffff == f32::MIN_POSITIVE.to_bits();
+    if at_least && odd.abs() < least {
+        let scale = power_of_two(64);
+        if f64::from(narrow(odd * scale, rounding).abs()) < least * scale {
+            return bits & 0x8000_0000;
+        }
+    }
+    flush(bits)
+}
+
+/// `cvt.ftz` of a double.
+pub(crate) fn narrow_flushed(x: f64, rounding: Rounding) -> u32 {
+    flush_rounded(bits32(narrow(x, rounding)), x, rounding)
+}
+
 /// Clamps to [0, 1], NaN to +0.
 #[inline(always)]
 pub(crate) fn saturate(bits: u32) -> u32 {
@@ -180,6 +201,23 @@ pub(crate) fn fma32(a: f32, b: f32, c: f32, rounding: Rounding) -> u32 {
     sum32(f64::from(a) * f64::from(b), f64::from(c), rounding)
 }
 
+fn flushed(x: f32) -> f32 {
+    f32::from_bits(flush(x.to_bits()))
+}
+
+/// `mul.ftz`, which an H200 judges as [`flush_rounded`] does.
+pub(crate) fn mul32_flushed(a: f32, b: f32, rounding: Rounding) -> u32 {
+    let (a, b) = (flushed(a), flushed(b));
+    flush_rounded(mul32(a, b, rounding), f64::from(a) * f64::from(b), rounding)
+}
+
+/// `fma.ftz`, likewise.
+pub(crate) fn fma32_flushed(a: f32, b: f32, c: f32, rounding: Rounding) -> u32 {
+    let (a, b, c) = (flushed(a), flushed(b), flushed(c));
+    let sum = add_to_odd(f64::from(a) * f64::from(b), f64::from(c));
+    flush_rounded(fma32(a, b, c, rounding), sum, rounding)
+}
+
 /// f32 quotient in the given direction.
 pub(crate) fn div32(a: f32, b: f32, rounding: Rounding) -> u32 {
     let nearest = a / b;
@@ -195,8 +233,7 @@ pub(crate) fn div32(a: f32, b: f32, rounding: Rounding) -> u32 {
 }
 
 /// f32 quotient of `.ftz`: one below the least normal number becomes zero before it is rounded, so
-/// that rounding up does not reach that number. (Products and sums of `.ftz` are rounded first: no
-/// measured case decides about those between the largest subnormal number and the least normal.)
+/// that rounding up does not reach that number; products are judged otherwise.
 pub(crate) fn div32_flushed(a: f32, b: f32, rounding: Rounding) -> u32 {
     let bits = div32(a, b, rounding);
     let least = f64::from(f32::MIN_POSITIVE);

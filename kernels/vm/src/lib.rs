@@ -38,11 +38,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! It runs what NVRTC (NVVM 7 and 20) and Triton write for `sm_80` to `sm_90`, `wgmma`, mbarriers and
-//! bulk copies included; [`conformance`] lists forms and how far each is known to be right. Not
-//! there, and refused by name where a launch reaches it: tensor maps (`cp.async.bulk.tensor`),
-//! clusters of several blocks, `tcgen05`, `multimem`, texture and surface access, `malloc` on the
-//! device. `printf` goes to [`Stats::printed`]; device functions are inlined, recursion as deep as
+//! It runs what NVRTC (NVVM 7 and 20) and Triton write for `sm_80` to `sm_90`, `wgmma`, mbarriers,
+//! bulk copies, tensor maps ([`TensorMap`]) and clusters ([`Options::cluster`]) included;
+//! [`conformance`] lists forms and how far each is known to be right. Not there, and refused by name
+//! where a launch reaches it: `im2col` and gathering modes of tensor copies, `tensormap.replace`,
+//! interleaved maps, `tcgen05`, `multimem`, texture and surface access, `malloc` on the device. `printf` goes to [`Stats::printed`]; device functions are inlined, recursion as deep as
 //! its copies stay small.
 //!
 //! # What is checked
@@ -93,20 +93,26 @@ mod rare;
 mod shared;
 mod space;
 mod syntax;
+mod tensor_map;
 mod watch;
 mod wide;
 
 pub use approx::FloatModel;
 pub use coverage::{Coverage, EntryCoverage, LineHits};
+pub use dispatch::portably;
 pub use exec::{Launch, Limits, MatrixModel, Options, Schedule, Stats, launch, launch_watched};
 pub use fault::{
-    BufferPlace, Fault, FaultKind, LaunchError, MbarrierFault, MemorySpace, Party, RaceKind, Stop,
+    BufferPlace, ClusterFault, Fault, FaultKind, LaunchError, MbarrierFault, MemorySpace, Party,
+    RaceKind, Stop, TensorFault, WarpgroupFault,
 };
 pub use lcov::Lcov;
 pub use memory::{BufferId, Memory, marks};
 pub use module::{BlockInfo, Entry, Module, Parameter, ParameterType};
 pub use parse_error::{ParseError, ParseErrorKind};
 pub use syntax::SourceLine;
+pub use tensor_map::{
+    Fill, Interleave, Swizzle, TENSOR_MAP_BYTES, TensorMap, TensorMapError, TensorType,
+};
 pub use watch::{Computed, Watch, Write};
 
 /// The README's example compiles.

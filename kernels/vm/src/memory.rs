@@ -422,6 +422,16 @@ impl Memory {
         ranges
     }
 
+    /// Whether one page of one buffer holds `len_bytes` bytes at a device address.
+    pub(crate) fn holds(&self, address: u64, len_bytes: u64) -> bool {
+        let id = (address >> ID_SHIFT).wrapping_sub(1);
+        let offset = address & ((1 << ID_SHIFT) - 1);
+        self.buffers.get(id as usize).is_some_and(|buffer| {
+            let within = offset & ((1 << buffer.page_shift) - 1);
+            offset + len_bytes <= buffer.len_bytes && within + len_bytes <= 1 << buffer.page_shift
+        })
+    }
+
     /// The page that holds `len_bytes` bytes at a device address, and their offset in it.
     /// `None` when they are not all inside one page of one buffer, or no further page is allowed.
     #[inline(always)]

@@ -70,6 +70,9 @@ pub struct Entry {
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) parameter_bytes: u32,
     pub(crate) max_threads: Option<u32>,
+    /// Blocks of a cluster, where the kernel says.
+    pub(crate) cluster: Option<[u32; 3]>,
+    pub(crate) explicit_cluster: bool,
     pub(crate) static_shared_bytes: u32,
     pub(crate) shared: Vec<SharedArray>,
     /// Offset of dynamic shared memory.
@@ -141,6 +144,11 @@ impl Entry {
     /// Threads a block may have, from `.maxntid` or `.reqntid`.
     pub fn max_threads(&self) -> Option<u32> {
         self.max_threads
+    }
+
+    /// Blocks of a cluster along x, y, z, from `.reqnctapercluster`.
+    pub fn cluster(&self) -> Option<[u32; 3]> {
+        self.cluster
     }
 
     /// Instructions the machine lacks, with their PTX lines: a launch that reaches one stops with

@@ -3,7 +3,7 @@
 mod operand;
 
 use crate::lexer::{Kind, Token, tokens};
-use crate::parse_error::{ParseError, ParseErrorKind};
+use crate::parse_error::{DEEPEST, LARGEST_ALIGN_BYTES, ParseError, ParseErrorKind};
 use crate::syntax::{
     Function, Initial, Instruction, Operand, Space, Statement, Tree, Variable, type_bytes,
 };
@@ -14,13 +14,15 @@ pub(crate) struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
     source: Option<(u32, u32)>,
+    /// Lists that are open.
+    depth: u32,
 }
 
 type Parsed<T> = Result<T, ParseError>;
 
 /// Parses a whole module.
 pub(crate) fn parse(text: &str) -> Parsed<Tree<'_>> {
-    let mut parser = Parser { tokens: tokens(text), at: 0, source: None };
+    let mut parser = Parser { tokens: tokens(text), at: 0, source: None, depth: 0 };
     parser.module()
 }
 
@@ -110,6 +112,26 @@ impl<'a> Parser<'a> {
             .map_err(|_| ParseError { line, what: ParseErrorKind::BadNumber(value.to_string()) })
     }
 
+    fn alignment(&mut self) -> Parsed<u32> {
+        let line = self.peek().line;
+        let align = self.integer32()?;
+        if align.is_power_of_two() && align <= LARGEST_ALIGN_BYTES {
+            return Ok(align);
+        }
+        Err(ParseError { line, what: ParseErrorKind::BadAlignment(align) })
+    }
+
+    /// What stands within brackets: each level takes the host's stack.
+    fn within<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth == DEEPEST {
+            return Err(ParseError { line: self.peek().line, what: ParseErrorKind::TooDeep });
+        }
+        self.depth += 1;
+        let result = inner(self);
+        self.depth -= 1;
+        result
+    }
+
     fn module(&mut self) -> Parsed<Tree<'a>> {
         let mut tree = Tree::default();
         let mut external = false;
@@ -193,7 +215,7 @@ impl<'a> Parser<'a> {
             parameters = self.parameter_list()?;
         }
         let mut max_threads = None;
-        let mut cluster_blocks = 1;
+        let (mut cluster, mut explicit_cluster) = (None, false);
         loop {
             let token = self.peek();
             match token.kind {
@@ -205,7 +227,8 @@ impl<'a> Parser<'a> {
                         returns,
                         parameters,
                         max_threads,
-                        cluster_blocks,
+                        cluster,
+                        explicit_cluster,
                         body: None,
                         line,
                     });
@@ -213,23 +236,27 @@ impl<'a> Parser<'a> {
                 Kind::Punct(b'{') => break,
                 Kind::Word => {
                     let directive = self.next().text;
-                    let mut product = 1u32;
+                    let mut axes = [1u32; 3];
                     let mut count = 0;
                     while self.peek().kind == Kind::Word
                         && self.peek().text.starts_with(|c: char| c.is_ascii_digit())
                     {
-                        product = product.saturating_mul(self.integer32()?);
+                        let value = self.integer32()?;
+                        if let Some(axis) = axes.get_mut(count) {
+                            *axis = value;
+                        }
                         count += 1;
                         if !self.eat(b',') {
                             break;
                         }
                     }
                     if count > 0 && matches!(directive, ".maxntid" | ".reqntid") {
-                        max_threads = Some(product);
+                        max_threads = Some(axes.iter().fold(1, |all, n| all.saturating_mul(*n)));
                     }
                     if count > 0 && directive == ".reqnctapercluster" {
-                        cluster_blocks = product;
+                        cluster = Some(axes);
                     }
+                    explicit_cluster |= directive == ".explicitcluster";
                     if directive == ".pragma" {
                         self.skip_to_semicolon();
                     }
@@ -246,7 +273,8 @@ impl<'a> Parser<'a> {
             returns,
             parameters,
             max_threads,
-            cluster_blocks,
+            cluster,
+            explicit_cluster,
             body,
             line,
         })
@@ -278,7 +306,7 @@ impl<'a> Parser<'a> {
             let token = self.peek();
             let word = self.word("a type")?;
             match word {
-                ".align" => align = self.integer32()?,
+                ".align" => align = self.alignment()?,
                 ".v2" => vector = 2,
                 ".v4" => vector = 4,
                 ".ptr" | ".managed" => {}
@@ -293,7 +321,7 @@ impl<'a> Parser<'a> {
         while self.peek().text.starts_with('.') {
             match self.next().text {
                 ".align" => {
-                    self.integer32()?;
+                    self.alignment()?;
                 }
                 _ => continue,
             }
@@ -335,7 +363,7 @@ impl<'a> Parser<'a> {
             let name = self.word("a variable name")?;
             let mut count = None;
             while self.eat(b'[') {
-                count = Some(count.unwrap_or(1) * self.integer()?);
+                count = Some(count.unwrap_or(1u64).saturating_mul(self.integer()?));
                 self.need(b']', "]")?;
             }
             variable = Variable {
@@ -355,11 +383,13 @@ impl<'a> Parser<'a> {
 
     fn initial(&mut self, out: &mut Vec<Initial<'a>>) -> Parsed<()> {
         if self.eat(b'{') {
-            while !self.eat(b'}') {
-                self.initial(out)?;
-                self.eat(b',');
-            }
-            return Ok(());
+            return self.within(|parser| {
+                while !parser.eat(b'}') {
+                    parser.initial(out)?;
+                    parser.eat(b',');
+                }
+                Ok(())
+            });
         }
         let negative = self.eat(b'-');
         let token = self.peek();

@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+/// Alignments up to this are understood; shared memory needs 1,024 at most.
+pub(crate) const LARGEST_ALIGN_BYTES: u32 = 1 << 16;
+/// Lists within lists: a call has two.
+pub(crate) const DEEPEST: u32 = 16;
+
 /// PTX text that is not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
@@ -31,6 +36,10 @@ pub enum ParseErrorKind {
     UnknownName(String),
     /// A label without a statement.
     UnknownLabel(String),
+    /// An alignment that no variable can have.
+    BadAlignment(u32),
+    /// Braces or brackets within each other, deeper than any instruction has them.
+    TooDeep,
     /// Operands that do not fit their instruction.
     BadOperands(String),
     /// More than the machine's tables hold.
@@ -50,6 +59,10 @@ impl fmt::Display for ParseError {
             ParseErrorKind::UnknownName(text) => write!(f, "{text:?} is not declared"),
             ParseErrorKind::UnknownLabel(text) => write!(f, "no statement has the label {text:?}"),
             ParseErrorKind::BadOperands(text) => write!(f, "operands do not fit {text:?}"),
+            ParseErrorKind::BadAlignment(align) => {
+                write!(f, "an alignment of {align} is no power of two up to {LARGEST_ALIGN_BYTES}")
+            }
+            ParseErrorKind::TooDeep => write!(f, "more than {DEEPEST} brackets within each other"),
             ParseErrorKind::TooLarge(what) => write!(f, "too many {what}"),
         }
     }

@@ -342,11 +342,21 @@ pub(crate) struct Atomic {
 pub(crate) enum BarrierKind {
     Sync,
     Arrive,
-    /// `barrier.cluster.wait`: the cluster is one block.
-    Cluster,
+    /// `barrier.cluster.arrive`, and whether what was done before is released.
+    ClusterArrive {
+        release: bool,
+    },
+    ClusterWait,
     RedPopc,
     RedAnd,
     RedOr,
+}
+
+impl BarrierKind {
+    /// It orders blocks.
+    pub fn releases(self) -> bool {
+        matches!(self, BarrierKind::ClusterArrive { release: true })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -545,7 +555,7 @@ impl Multiply {
 
     /// Registers of c and of d.
     pub fn sums(&self) -> u8 {
-        if self.sum == Sum::F16 { self.rows / 8 } else { self.rows / 4 }
+        if self.sum.is_f16() { self.rows / 8 } else { self.rows / 4 }
     }
 }
 
@@ -569,9 +579,18 @@ pub(crate) enum Sum {
     F16,
     /// f32 of which 13 fraction bits are kept: fp8 products of a warpgroup.
     Short,
+    /// The same as f16.
+    ShortF16,
     Int {
         saturate: bool,
     },
+}
+
+impl Sum {
+    /// Two lie in a register.
+    pub fn is_f16(self) -> bool {
+        matches!(self, Sum::F16 | Sum::ShortF16)
+    }
 }
 
 /// Values every thread of a launch knows.
@@ -581,6 +600,15 @@ pub(crate) enum Special {
     Ntid(u8),
     Ctaid(u8),
     Nctaid(u8),
+    /// `%clusterid`, `%nclusterid`, `%cluster_ctaid`, `%cluster_nctaid`.
+    ClusterId(u8),
+    ClusterCount(u8),
+    ClusterCtaid(u8),
+    ClusterNctaid(u8),
+    ClusterRank,
+    ClusterRanks,
+    /// Somebody asked for clusters.
+    ExplicitCluster,
     Lane,
     Warp,
     WarpCount,

@@ -1,14 +1,18 @@
-//! Races of blocks on global memory: two accesses of one byte by threads of different blocks of one
-//! launch, one of them a store, one of them weak (neither atomic nor `.volatile`, `.relaxed`,
-//! `.acquire`, `.release`), and no release and acquire between them ([`order`] has the rules).
-//! Weak stores of one value are a race too, unless the bytes bear [`crate::marks::SAME_VALUE`].
+//! Races on global memory: two accesses of one byte by threads of different blocks, or of different
+//! warps of one block, one of them a store, one of them weak (neither atomic nor `.volatile`,
+//! `.relaxed`, `.acquire`, `.release`), and nothing that orders the two. Blocks are ordered by a
+//! release and an acquire ([`order`] has the rules); weak stores of one value by two blocks are a
+//! race too, unless the bytes bear [`crate::marks::SAME_VALUE`]. Warps of a block are ordered by
+//! whatever may let one learn of the other: any barrier, of a part of the block too, any strong
+//! access of shared memory, any strong load of global memory or atomic there, any successful test of
+//! an mbarrier. A store of the value already there is no race among them, as in shared memory.
 //!
 //! No false alarms: every access of a block is compared with what really happened before it, and
-//! where order cannot be told, it is assumed. So these are missed: races of threads of one block,
-//! a reader that two later ones of other blocks replaced in the records, a scope of `.cta` on an
-//! atomic, and whatever follows 2²² blocks, or accesses that differ in instruction, warp, block
-//! or the fences before them. Bytes that nobody may store to are not recorded, and nothing is in
-//! launches of one block.
+//! where order cannot be told, it is assumed. So these are missed: races of lanes of one warp but for
+//! those of one instruction, a flag between warps without a fence, a reader that two later ones
+//! replaced in the records, a scope of `.cta` on an atomic between blocks, and whatever follows
+//! 2²² blocks, or accesses that differ in instruction, warp, block or the fences before them. Bytes
+//! that nobody may store to are not recorded, and nothing is in launches of one warp.
 
 mod clock;
 mod judge;
@@ -75,12 +79,14 @@ pub(crate) struct Act {
     pub strong: bool,
     /// The store leaves every byte as it is, and that is declared harmless.
     pub harmless: bool,
+    /// The store leaves every byte as it is.
+    pub same: bool,
 }
 
 /// The log and the order of a launch.
 #[derive(Default)]
 pub(crate) struct Races {
-    /// Accesses are recorded: the launch has several blocks.
+    /// Accesses are recorded: the launch has several warps.
     pub on: bool,
     /// Something in the kernel may order blocks: a fence or a release.
     synchronises: bool,
@@ -89,6 +95,8 @@ pub(crate) struct Races {
     first: u32,
     /// Those of the running block, since it last began to run.
     block_first: u32,
+    /// Those of the running block since its warps last met.
+    met_first: u32,
     next: u32,
     /// The latest index of each instruction.
     recent: Vec<u32>,
@@ -138,7 +146,7 @@ impl Races {
         };
         self.log.push(mark);
         self.next += 1;
-        self.block_first = self.next;
+        (self.block_first, self.met_first) = (self.next, self.next);
         true
     }
 
@@ -158,7 +166,7 @@ impl Races {
             let serial = self.blocks.len() as u32;
             self.blocks.push(block);
             self.standing.restart(serial, self.order.tick);
-            self.block_first = self.next;
+            (self.block_first, self.met_first) = (self.next, self.next);
         }
     }
 
@@ -166,7 +174,7 @@ impl Races {
     pub fn exchange_block(&mut self, standing: &mut Standing) {
         if self.on {
             std::mem::swap(&mut self.standing, standing);
-            self.block_first = self.next;
+            (self.block_first, self.met_first) = (self.next, self.next);
         }
     }
 
@@ -174,7 +182,7 @@ impl Races {
     #[inline(always)]
     fn access(&mut self, me: Toucher, piece: usize, strong: bool) -> u32 {
         let known = self.recent.get(me.pc as usize).copied().unwrap_or(0);
-        if known >= self.block_first
+        if known >= self.met_first
             && let Some(logged) = self.log.get((known - self.first) as usize)
             && logged.tick == self.order.tick
             && u32::from(logged.warp) == me.thread / 32
@@ -184,7 +192,8 @@ impl Races {
         self.log_access(me, piece, strong)
     }
 
-    #[inline(never)]
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    #[cfg_attr(not(feature = "libfuzzer"), inline(never))]
     fn log_access(&mut self, me: Toucher, piece: usize, strong: bool) -> u32 {
         let index = self.next;
         if index - self.first >= LOG {
@@ -213,6 +222,20 @@ impl Races {
             base: self.first << INDEX_SHIFT,
             width: (self.block_first - self.first) << INDEX_SHIFT,
         }
+    }
+
+    /// Whether a number is of another warp of the running block than mine, since they last met.
+    #[inline(always)]
+    fn rival(&self, number: u32, mine: u32) -> bool {
+        index_of(number) >= self.met_first
+            && index_of(number) != index_of(mine)
+            && self.of_two_warps(number, mine)
+    }
+
+    #[inline(never)]
+    fn of_two_warps(&self, number: u32, mine: u32) -> bool {
+        let warp = |number| self.logged(number).map(|logged| logged.warp);
+        warp(number) != warp(mine)
     }
 
     /// The number of no access.
@@ -267,6 +290,7 @@ impl Races {
     }
 
     /// A fence of the whole GPU by a warp.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn fence(&mut self, warp: u32) {
         if self.on {
             self.order.fence(&mut self.standing, warp);
@@ -274,20 +298,32 @@ impl Races {
     }
 
     /// The threads of the block meet, at a barrier or through shared memory.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn meet(&mut self) {
-        if self.on && self.synchronises {
-            self.order.barrier(&mut self.standing, self.next);
+        if self.on {
+            self.met_first = self.next;
+            if self.synchronises {
+                self.order.barrier(&mut self.standing, self.next);
+            }
         }
     }
 
     /// A strong load of an address of global memory.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn acquire(&mut self, warp: u32, address: u64) {
+        // The lanes of one instruction meet others once.
+        let lately = self.met_first + 1 == self.next
+            && self.log.last().is_some_and(|last| last.strong && u32::from(last.warp) == warp);
+        if !lately {
+            self.met_first = self.next;
+        }
         if self.synchronises {
             self.order.acquire(&mut self.standing, warp, address / 8);
         }
     }
 
     /// A strong store to it.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn release(&mut self, warp: u32, address: u64, fenced: bool) {
         if self.synchronises {
             if fenced {

@@ -1,14 +1,31 @@
 //! Operands of instructions whose cost lies in their work, not in their dispatch: products of
 //! warpgroups, mbarriers, printing, assertions. Kept apart so that the hot operations stay small.
 
-use crate::program::{Factor, Reg, Slot, Sum};
+use crate::program::{Atomic, Factor, Reg, Slot, Sum};
 use crate::syntax::Space;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Rare {
     Warpgroup(Box<Warpgroup>),
+    /// `wgmma.fence`
+    WarpgroupFence,
+    /// `wgmma.commit_group`
+    WarpgroupCommit,
+    /// `wgmma.wait_group`
+    WarpgroupWait {
+        pending: u32,
+    },
+    /// `fence.proxy.async`, in a kernel with `wgmma`.
+    ProxyFence,
+    /// Stands before an instruction of a kernel with `wgmma`.
+    Touches(Box<Touches>),
     Mbarrier(Mbarrier),
     Bulk(Bulk),
+    Tensor(Box<Tensor>),
+    /// `st.async` and `red.async`.
+    Async(AsyncStore),
+    /// `cp.async.bulk.commit_group` and `wait_group`.
+    BulkGroup(BulkGroup),
     Print(Print),
     Assert(Assert),
     Exchange(Exchange),
@@ -29,12 +46,23 @@ pub(crate) enum Rare {
 impl Rare {
     /// All lanes of the warp execute it together.
     pub fn aligned(&self) -> bool {
-        matches!(self, Rare::Warpgroup(_) | Rare::Tile(_))
+        matches!(
+            self,
+            Rare::Warpgroup(_)
+                | Rare::WarpgroupFence
+                | Rare::WarpgroupCommit
+                | Rare::WarpgroupWait { .. }
+                | Rare::Tile(_)
+        )
     }
 
     /// It may order blocks.
     pub fn releases(&self) -> bool {
-        matches!(self, Rare::Exchange(Exchange { release: true, .. }))
+        match self {
+            Rare::Exchange(what) => what.release,
+            Rare::Mbarrier(what) => what.release,
+            _ => false,
+        }
     }
 }
 
@@ -57,6 +85,32 @@ pub(crate) struct Warpgroup {
     pub d: Vec<Slot>,
     /// Names what a descriptor may ask and the machine lacks, among the entry's unsupported.
     pub base_offset: u16,
+}
+
+impl Warpgroup {
+    /// Columns of the product.
+    pub fn columns(&self) -> usize {
+        self.d.len() * if self.sum.is_f16() { 4 } else { 2 }
+    }
+}
+
+/// What an instruction does to registers of warpgroups' products, and to shared memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touches {
+    pub reads: Vec<Slot>,
+    pub writes: Vec<Slot>,
+    /// Moves: the target, and what it may take over.
+    pub copies: Vec<(Slot, [Slot; 2])>,
+    /// A store that may go to shared memory.
+    pub generic: Option<Generic>,
+}
+
+/// What stores to shared memory, by its place in its table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Generic {
+    Store(u16),
+    Atomic(u16),
+    Matrix(u16),
 }
 
 /// Where the left factor of a warpgroup lies.
@@ -102,6 +156,8 @@ pub(crate) struct Mbarrier {
     pub state: Option<Slot>,
     /// Whether the phase is complete.
     pub complete: Option<Slot>,
+    /// What was done before is released to the cluster.
+    pub release: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,7 +185,14 @@ pub(crate) enum Act {
     },
 }
 
-/// `cp.async.bulk` between global and shared memory.
+impl Act {
+    /// It may be done to an mbarrier of another block of the cluster.
+    pub fn reaches(self) -> bool {
+        matches!(self, Act::Arrive { .. } | Act::Expect | Act::Complete)
+    }
+}
+
+/// `cp.async.bulk` between global and shared memory, or the shared memory of two blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bulk {
     pub to: At,
@@ -137,6 +200,89 @@ pub(crate) struct Bulk {
     pub bytes: Slot,
     /// Into shared memory: where its bytes are counted. Without it, out of shared memory.
     pub counts: Option<At>,
+    /// The ranks it goes to, as bits.
+    pub ranks: Option<Slot>,
+    /// It combines with what stands there.
+    pub reduces: Option<(Reduction, Number)>,
+}
+
+/// `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tensor {
+    pub map: At,
+    pub coordinates: [Slot; 5],
+    pub rank: u8,
+    /// Where the box lies in shared memory.
+    pub at: At,
+    pub act: TensorAct,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TensorAct {
+    /// Into shared memory: where its bytes are counted, and the ranks it goes to, as bits.
+    Load {
+        counts: At,
+        ranks: Option<Slot>,
+    },
+    Store,
+    Reduce(Reduction),
+    Prefetch,
+}
+
+/// How a bulk reduction combines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reduction {
+    Add,
+    Min,
+    Max,
+    Increment,
+    Decrement,
+    And,
+    Or,
+    Xor,
+}
+
+/// What a bulk reduction combines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Number {
+    Unsigned(u8),
+    Signed(u8),
+    F16,
+    Bf16,
+    F32,
+    /// Subnormal numbers count as zero.
+    F32Flushed,
+    F64,
+}
+
+impl Number {
+    pub fn bytes(self) -> usize {
+        match self {
+            Number::Unsigned(bits) | Number::Signed(bits) => usize::from(bits / 8),
+            Number::F16 | Number::Bf16 => 2,
+            Number::F32 | Number::F32Flushed => 4,
+            Number::F64 => 8,
+        }
+    }
+}
+
+/// A store, or a reduction, in the memory of a block of the cluster, which an mbarrier there counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AsyncStore {
+    pub at: At,
+    pub counts: At,
+    pub regs: [Reg; 4],
+    pub count: u8,
+    pub width_bytes: u8,
+    pub reduces: Option<Atomic>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BulkGroup {
+    Commit,
+    /// Until so many groups at most are under way, or have not read their sources, which is the same
+    /// here.
+    Wait(u32),
 }
 
 /// `printf`: where the format and its arguments stand.

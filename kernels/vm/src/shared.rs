@@ -4,11 +4,16 @@
 //! of the value already there does not race with the store that put it there. Barriers of a part
 //! of the block order the whole block here: such races can be missed, none is invented.
 
+mod distant;
+mod generic;
 mod many;
 mod record;
 
 use crate::fault::RaceKind;
 use crate::program::SharedArray;
+pub(crate) use distant::Distant;
+use distant::Past;
+use generic::Generic;
 pub(crate) use record::LAST_CLOCK;
 use record::{
     ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, merged, other, recent,
@@ -70,7 +75,17 @@ pub(crate) struct Shared {
     /// Of every four cells. Records of a cell are of this epoch only where its four say so, which
     /// is all that most accesses need to know.
     fours: Vec<Four>,
-    epoch: u64,
+    pub epoch: u64,
+    /// What other blocks of the cluster did since the cluster was ordered.
+    distant: Vec<Past>,
+    /// Groups of bulk copies that threads have closed.
+    bulk_groups: Vec<(u32, u32)>,
+    /// The first epoch since then.
+    ordered: u64,
+    /// Times the block met, by a barrier or an mbarrier.
+    meetings: u64,
+    /// Stores that the asynchronous proxy cannot see.
+    pub generic: Generic,
 }
 
 /// Whether all bytes are initialised; a comparison each for the sizes of single accesses.
@@ -130,7 +145,10 @@ impl Shared {
     pub fn start_block(&mut self) {
         self.state.clear();
         self.state.extend_from_slice(&self.template);
-        self.next_epoch();
+        self.distant.clear();
+        self.bulk_groups.clear();
+        self.generic.clear();
+        self.order();
     }
 
     /// A barrier: everything before is ordered with everything after.
@@ -139,6 +157,10 @@ impl Shared {
             self.forget();
         }
         self.epoch += 1;
+        self.meetings += 1;
+        if !self.distant.is_empty() {
+            self.stamp_all();
+        }
     }
 
     /// Drops every record: races may be missed, none is invented.
@@ -147,6 +169,25 @@ impl Shared {
         self.readers.fill(0);
         self.fours.fill(Four::default());
         self.epoch = 0;
+        self.ordered = 0;
+        self.meetings += 1;
+    }
+
+    /// A thread's own instruction stores to bytes, in a kernel whose tensor cores read them.
+    pub fn generic_store(&mut self, offset: u64, len: usize, by: Toucher) {
+        self.generic.store(offset, len, by, self.meetings);
+    }
+
+    /// `fence.proxy.async` by a warp.
+    pub fn fence_proxy(&mut self, warp: u32) {
+        self.generic.fence(warp, self.meetings);
+    }
+
+    /// Who stored to a byte last, as far as it is still recorded.
+    pub fn last_writer(&self, offset: usize) -> Option<Other> {
+        let record = *self.writers.get(offset / 4)?;
+        let record = if record & SPLIT != 0 { *self.byte_writers.get(offset)? } else { record };
+        (record != 0).then(|| other(record))
     }
 
     /// Whether the bytes belong to one array.
@@ -234,7 +275,8 @@ impl Shared {
         let end = offset + len;
         for cell in offset / 4..end.div_ceil(4) {
             let bytes = offset.max(cell * 4)..end.min(cell * 4 + 4);
-            self.touch_cell(cell, bytes, me, touch, same_value)?;
+            self.touch_cell(cell, bytes, me, touch, same_value)
+                .map_err(|fault| self.named(fault, cell * 4, cell * 4 + 4))?;
         }
         Ok(())
     }
@@ -313,6 +355,7 @@ impl Shared {
     #[inline(always)]
     pub fn set_ready(&mut self, offset: usize, len: usize, ready: bool) {
         self.state[offset..offset + len].fill(if ready { INIT } else { UNINIT });
+        self.generic.forget(offset, len);
     }
 
     /// The cells of whole words that hold values.

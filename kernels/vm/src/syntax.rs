@@ -14,7 +14,10 @@ pub struct SourceLine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Space {
     Global,
+    /// The executing block's own.
     Shared,
+    /// That of any block of the cluster.
+    Cluster,
     Local,
     Const,
     Param,
@@ -38,7 +41,7 @@ pub(crate) struct Variable<'a> {
 
 impl Variable<'_> {
     pub fn size_bytes(&self) -> u64 {
-        u64::from(self.element_bytes) * self.count.unwrap_or(1)
+        u64::from(self.element_bytes).saturating_mul(self.count.unwrap_or(1))
     }
 }
 
@@ -59,7 +62,7 @@ pub(crate) enum Operand<'a> {
     /// `[base + offset]`.
     Address(Option<&'a str>, i64),
     /// `[map, {coordinates}]` of tensor copies.
-    Coordinates,
+    Coordinates(Box<Operand<'a>>, Vec<Operand<'a>>),
     Vector(Vec<Operand<'a>>),
     /// `p|q`.
     Pair(Box<Operand<'a>>, Box<Operand<'a>>),
@@ -100,8 +103,10 @@ pub(crate) struct Function<'a> {
     pub returns: Vec<Variable<'a>>,
     pub parameters: Vec<Variable<'a>>,
     pub max_threads: Option<u32>,
-    /// Blocks of a cluster, from `.reqnctapercluster`.
-    pub cluster_blocks: u32,
+    /// Blocks of a cluster along x, y, z, from `.reqnctapercluster`.
+    pub cluster: Option<[u32; 3]>,
+    /// `.explicitcluster`: it must be launched with clusters.
+    pub explicit_cluster: bool,
     pub body: Option<Vec<Statement<'a>>>,
     pub line: u32,
 }

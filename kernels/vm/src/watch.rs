@@ -10,6 +10,7 @@ use crate::exec::warp::{Warp, lanes};
 use crate::memory::{BufferId, Memory};
 use crate::module::{Entry, Module};
 use crate::program::{Access, Atomic, AtomicOp, Reg};
+use crate::shared::Toucher;
 use crate::syntax::{SourceLine, Space};
 use std::collections::HashMap;
 use std::fmt;
@@ -236,6 +237,43 @@ pub(crate) fn stored(warp: &Warp, machine: &mut Machine<'_>, what: &Access, mask
             atomic: false,
             before: None,
         });
+    }
+}
+
+/// Notes what a copy put into watched bytes, in words where they are whole.
+pub(crate) fn copied(
+    machine: &mut Machine<'_>,
+    address: u64,
+    data: &[u8],
+    me: Toucher,
+    atomic: bool,
+) {
+    let Some(watch) = machine.watch.as_deref_mut() else { return };
+    if !watch.concerns(address, data.len() as u64) {
+        return;
+    }
+    let mut at = 0;
+    while at < data.len() {
+        let here = address + at as u64;
+        let whole = here.is_multiple_of(4) && data.len() - at >= 4;
+        let width = if whole { 4 } else { 1 };
+        let mut value = [0; 8];
+        value[..width].copy_from_slice(&data[at..at + width]);
+        let mut values = [0; 8];
+        values[0] = u64::from_le_bytes(value);
+        watch.note(Raw {
+            pc: me.pc,
+            block: watch.block,
+            thread: me.thread,
+            address: here,
+            len_bytes: width as u8,
+            width_bytes: width as u8,
+            values,
+            count: 1,
+            atomic,
+            before: None,
+        });
+        at += width;
     }
 }
 

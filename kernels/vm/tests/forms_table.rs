@@ -263,8 +263,20 @@ size in the test, no line of which the machine shares. *H200*: the answer is wha
 results, measured 2026-11-30: `corpora/golden/forms_h200.tsv`). *H200* alone: vectors in \
 `corpora/golden/h200.safetensors`; where results are not equal, the bound holds for all cases and the \
 rate says how many are the hardware's to the bit. Left out: quotients by zero, and integers of no \
-number, which the PTX ISA leaves open. `wgmma` is compared with the H200 in `tests/warpgroup.rs` (five types, 16 tiles \
-each, every layout: equal), the memory order of `mbarrier` and bulk copies in `tests/mbarrier.rs`.
+number, which the PTX ISA leaves open. `wgmma` is compared with an H200 in \
+`tests/wgmma.rs`: all 16 combinations of types, factors in registers and in shared memory with every swizzle, \
+stride and order, five widths, chains of k, signs, saturation, 27,084 products of any bits, subnormals, \
+specials and overflows among them, all equal (digests measured 2026-11-30: \
+`corpora/golden/wgmma_h200.safetensors`). Results about the least normal number, with `.ftz` and without, \
+512 operands each of 54 forms in `tests/flush.rs`, all equal \
+(`corpora/golden/flush_h200.safetensors`): `.ftz` judges a product by its value rounded to a normal number's bits, a quotient of `div` or `rcp` before it is rounded. The memory order of \
+`mbarrier` and bulk copies is in `tests/mbarrier.rs`, that of `wgmma` in `tests/asynchrony.rs`. \
+Tensor copies (`cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`, 1d to 5d, of every type, in \
+every swizzle, at every edge: 347 cases in `tests/tensor_golden.rs`) and clusters (their registers, \
+`mapa`, `getctarank`, `isspacep`, `barrier.cluster`, loads, stores and atomics of \
+`.shared::cluster`, `st.async`, `red.async`, remote arrivals, `cp.async.bulk` between blocks and to \
+many: 41 launches in `tests/cluster.rs`) give the H200's bytes (measured 2026-11-30, \
+`tests/hardware/hopper.py`).
 
 `PTX_VM_WRITE_TABLE=1 cargo test --release -p ptx-vm --test forms_table` writes this page.
 

@@ -5,41 +5,13 @@
 mod support;
 
 use safetensors::SafeTensors;
+use support::drawn::Element::{self, Bits, High};
+use support::drawn::{self, BF16, E4M3, E5M2, F16, F32, KINDS, digest};
 use support::products;
 
 const TILES: usize = 1536;
 /// Tiles whose every word is stored.
 const FULL: usize = 72;
-const KINDS: [&str; 12] = [
-    "any bits",
-    "ordinary",
-    "subnormal a",
-    "any normal",
-    "overflowing",
-    "specials",
-    "subnormal a, large b",
-    "cancelling",
-    "tiny on a zero",
-    "vanishing beside c",
-    "zeros",
-    "about the largest",
-];
-
-#[derive(Clone, Copy, PartialEq)]
-enum Element {
-    /// Total, exponent and mantissa bits.
-    Float(u32, u32, u32),
-    Bits,
-    /// Near the ends of the range, so that sums saturate.
-    High,
-}
-use Element::{Bits, Float, High};
-const BF16: Element = Float(16, 8, 7);
-const F16: Element = Float(16, 5, 10);
-const F32: Element = Float(32, 8, 23);
-const E4M3: Element = Float(8, 4, 3);
-const E5M2: Element = Float(8, 5, 2);
-
 /// Name, registers of a, b and c, and what they hold; in the order of `mma.py`.
 const FORMS: [(&str, [usize; 3], [Element; 3]); 16] = [
     ("m16n8k16.f32.bf16.bf16.f32", [4, 2, 4], [BF16, BF16, F32]),
@@ -60,69 +32,6 @@ const FORMS: [(&str, [usize; 3], [Element; 3]); 16] = [
     ("m16n8k32.s32.u4.s4.s32", [2, 1, 4], [Bits, Bits, Bits]),
 ];
 
-/// splitmix64's finaliser.
-fn mixed(key: u64) -> u64 {
-    let x = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
-}
-
-/// One element: its kind goes by the tile's number. `operand` is 0, 1 or 2 for a, b, c.
-fn float(random: u64, tile: usize, operand: usize, exponent_bits: u32, mantissa_bits: u32) -> u64 {
-    let (ones, bias) = ((1u64 << exponent_bits) - 1, (1u64 << (exponent_bits - 1)) - 1);
-    let (sign, mut mantissa) = (random >> 63, random & ((1 << mantissa_bits) - 1));
-    let pick = random >> 32 & 0xffff;
-    let near_one = bias - 3 + pick % 7;
-    let large = ones - 1 - pick % 3;
-    let c = operand == 2;
-    let mut exponent = match tile % KINDS.len() {
-        0 => ones & random >> mantissa_bits,
-        2 => [0, near_one, pick % ones.min(30)][operand],
-        3 => 1 + pick % (ones - 1),
-        4 => large,
-        6 => [0, large, 0][operand],
-        7 => bias + pick % 2 + if c { 4 } else { 0 },
-        8 => {
-            if c {
-                0
-            } else {
-                pick % 8
-            }
-        }
-        9 if c => (bias + 20).min(ones - 10) + pick % 10,
-        10 => {
-            if c || pick & 8 == 0 {
-                0
-            } else {
-                near_one
-            }
-        }
-        11 => {
-            if c {
-                large
-            } else {
-                bias + bias / 2 + pick % 2
-            }
-        }
-        _ => near_one,
-    };
-    if (tile % KINDS.len() == 8 && c) || (tile % KINDS.len() == 10 && exponent == 0) {
-        mantissa = 0;
-    }
-    let rare = pick >> 3 & 7 == 0;
-    match pick % 8 {
-        _ if tile % KINDS.len() != 5 => {}
-        0 => (exponent, mantissa) = (0, 0),
-        1 => exponent = 0,
-        5 => (exponent, mantissa) = (ones - 1, (1 << mantissa_bits) - 1),
-        6 if rare => (exponent, mantissa) = (ones, 0),
-        7 if rare => (exponent, mantissa) = (ones, mantissa | 1),
-        _ => {}
-    }
-    sign << (exponent_bits + mantissa_bits) | exponent << mantissa_bits | mantissa
-}
-
 /// An operand's registers, tile after tile, lane after lane.
 fn operand(form: usize, which: usize) -> Vec<u32> {
     let (_, counts, elements) = &FORMS[form];
@@ -131,32 +40,11 @@ fn operand(form: usize, which: usize) -> Vec<u32> {
         for lane in 0..32 {
             for register in 0..counts[which] {
                 let key = form << 48 | which << 44 | tile << 20 | lane << 12 | register << 4;
-                let draw = |part: u32| mixed(key as u64 | u64::from(part));
-                words.push(match elements[which] {
-                    Bits => draw(0) as u32,
-                    High => {
-                        let end = if draw(0) >> 40 & 1 == 1 { 0x7fff_ffff } else { 0x8000_0000 };
-                        end ^ draw(0) as u32 & 0x3_ffff
-                    }
-                    Float(bits, exponent_bits, mantissa_bits) => (0..32 / bits)
-                        .map(|part| {
-                            let value =
-                                float(draw(part), tile, which, exponent_bits, mantissa_bits);
-                            (value as u32) << (bits * part)
-                        })
-                        .fold(0, |word, value| word | value),
-                });
+                words.push(drawn::word(elements[which], key as u64, tile, which));
             }
         }
     }
     words
-}
-
-/// FNV-1a over the words' bytes.
-fn digest(words: &[u32]) -> u64 {
-    words.iter().flat_map(|word| word.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, |state, byte| {
-        (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    })
 }
 
 /// Tiles of each kind that differ, and the first differing word that is stored.

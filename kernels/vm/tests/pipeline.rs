@@ -1,9 +1,9 @@
 //! Barriers, asynchronous and bulk copies as the CUDA C++ library writes them, through both
-//! compilers; and the forms that only clusters use, of which each here has one block.
+//! compilers; and the forms that only clusters use, in a cluster of one block.
 
 mod support;
 
-use ptx_vm::{FaultKind, Memory, Module, Options, Stop};
+use ptx_vm::{ClusterFault, FaultKind, LaunchError, Memory, Module, Options, Stop};
 use support::{Parameters, bytes_f32, go, input, output, words};
 
 const PIPELINE: [&str; 2] =
@@ -88,16 +88,16 @@ fn a_cluster_of_one_block() {
     assert!(matches!(cluster("", &race), Err(Stop::Fault(_))));
     let elsewhere = body.replace("%cluster_ctarank", "1");
     match cluster("", &elsewhere) {
-        Err(Stop::Fault(fault)) => assert!(matches!(
+        Err(Stop::Fault(fault)) => assert_eq!(
             fault.kind,
-            FaultKind::OutOfBounds { .. } | FaultKind::Misaligned { .. }
-        )),
+            FaultKind::Cluster { wrong: ClusterFault::NoSuchRank { rank: 1, ranks: 1 } }
+        ),
         other => panic!("{other:?}"),
     }
     assert!(cluster(".reqnctapercluster 1, 1, 1", body).is_ok());
     match cluster(".reqnctapercluster 2, 1, 1", body) {
-        Err(Stop::Unsupported { what, .. }) => {
-            assert_eq!(what, ".reqnctapercluster of 2 blocks");
+        Err(Stop::BadLaunch(LaunchError::Cluster { cluster, .. })) => {
+            assert_eq!(cluster, [2, 1, 1])
         }
         other => panic!("{other:?}"),
     }
@@ -106,8 +106,8 @@ fn a_cluster_of_one_block() {
 #[test]
 fn what_is_missing_says_its_name() {
     for body in [
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd1, {%r1, %r1}], [%r2];",
-        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r2], 16;",
+        "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r2], [%rd1, {%r1, %r1, %r1}], [%r2], {%rs1};",
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.min.f32 [%rd1], [%r2], 16;",
         "barrier.cluster.arrive.strange;",
         "fence.strange;",
         "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%r1}, %rd1, %rd1, %r1, 0, 0, 1, 1;",

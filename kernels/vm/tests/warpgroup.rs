@@ -209,7 +209,7 @@ fn bytes_nobody_wrote_and_missing_warpgroups_are_faults() {
         let text = format!(
             ".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry t()\n{{\n\
              .reg .pred %p<5>;.reg .b32 %r<40>;.reg .b64 %rd<20>;.shared .align 1024 .b8 s[2048];\n\
-             mov.u32 %r1, s;shr.u32 %r1, %r1, 4;cvt.u64.u32 %rd1, %r1;or.b64 %rd1, %rd1, {upper};setp.ne.u32 %p1, %r1, %r1;\n\
+             mov.u32 %r1, s;shr.u32 %r1, %r1, 4;cvt.u64.u32 %rd1, %r1;or.b64 %rd1, %rd1, {upper};setp.ne.u32 %p1, %r1, %r1;wgmma.fence.sync.aligned;\n\
              wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {{%r4,%r5,%r6,%r7}}, {{%r8,%r9,%r10,%r11}}, %rd1, %p1, 1, 1, 0;\nret;\n}}\n"
         );
         let module = Module::parse(&text).unwrap();

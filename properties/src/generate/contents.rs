@@ -256,7 +256,7 @@ fn special_in(domain: &Domain, dtype: DType) -> Vec<u64> {
     match domain {
         Domain::Any => values::special_bits(dtype),
         Domain::RowNorm(_) => vec![0, sign, 1, sign | 1],
-        Domain::Range(ends) => {
+        Domain::Range(ends) | Domain::RangeOrInfinite(ends) => {
             let values = [ends[0], ends[1], 0.0, -0.0, 1.0, dtype.smallest_subnormal()];
             values.iter().map(|value| in_domain(domain, dtype, rounded(dtype, *value))).collect()
         }

@@ -260,7 +260,7 @@ impl Source<'_> {
     }
 
     /// Rows below `below`, often its first or last. About a quarter of them are invalid: anywhere, from
-    /// some place on, or one alone, often the last: who looks for the first may look at another.
+    /// some place on, or, most often, one alone: who looks for the first may look at another.
     fn ids(
         &mut self,
         path: Path,
@@ -274,11 +274,11 @@ impl Source<'_> {
             let anywhere = |choices: &mut dyn Choices, what: &'static str| {
                 choices.choose(path.child(what), count as u64) as usize
             };
-            match self.choices.choose(path.child("kind"), 4) {
+            match self.choices.choose(path.child("kind"), 8) {
                 0 => {}
                 1 => valid = anywhere(self.choices, "valid"),
-                2 => lone_at = Some(anywhere(self.choices, "lone_at")),
-                _ => lone_at = Some(count - 1),
+                2 => lone_at = Some(count - 1),
+                _ => lone_at = Some(anywhere(self.choices, "lone_at")),
             }
         }
         let mut ids: Vec<i64> = Vec::with_capacity(count);

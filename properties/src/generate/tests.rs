@@ -348,12 +348,12 @@ fn seeds_are_frozen() {
         found.push((subject.contract.contract.as_str(), hash));
     }
     let frozen = vec![
-        ("gdn_decode", 14163532019674216171),
-        ("gdn_chunk", 10119508867765996824),
-        ("ple_gather", 16169352499707465113),
-        ("argmax_rows", 9817028932711127113),
-        ("row_topk", 17177705687185442727),
-        ("canary_row_sum", 2593009785849775590),
+        ("gdn_decode", 4576457173195634698),
+        ("gdn_chunk", 14868854726333925241),
+        ("ple_gather", 17746994331845428464),
+        ("argmax_rows", 15243925756003420131),
+        ("row_topk", 2915503225815748295),
+        ("canary_row_sum", 11580160758847738835),
     ];
     assert_eq!(
         found, frozen,

@@ -1,6 +1,7 @@
 //! Mutants declared to be no other kernel: `kernels/cuda/equivalent.tsv`, one a line, with the reason. A
 //! declaration speaks of a source line and the shape of the edit, so that it outlives new register
 //! names. It is never taken at its word: the mutant must leave the kernel's own bits in every case.
+//! `kernels/cuda/survivors.tsv` is written alike and excuses nobody: it says why a survivor lives.
 
 use super::sample::Mutant;
 use std::fmt;
@@ -8,6 +9,8 @@ use std::path::Path;
 
 /// The file, under the sources of the kernels.
 pub const FILE: &str = "equivalent.tsv";
+/// The file that explains survivors, likewise.
+pub const SURVIVORS: &str = "survivors.tsv";
 
 /// Every declaration.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +34,7 @@ struct Declaration {
 /// A line of the file that is no declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadDeclaration {
+    file: &'static str,
     line: usize,
     what: String,
     remedy: &'static str,
@@ -38,7 +42,7 @@ pub struct BadDeclaration {
 
 impl fmt::Display for BadDeclaration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernels/cuda/{FILE}:{}: {}; {}", self.line, self.what, self.remedy)
+        write!(f, "kernels/cuda/{}:{}: {}; {}", self.file, self.line, self.what, self.remedy)
     }
 }
 
@@ -49,23 +53,28 @@ impl Equivalents {
     ///
     /// # Errors
     /// When the file cannot be read, or a line is no declaration or names a line its source lacks.
-    pub fn read(root: &Path) -> Result<Equivalents, BadDeclaration> {
-        match std::fs::read_to_string(root.join(FILE)) {
-            Ok(text) => Equivalents::of_text(&text, root),
+    pub fn read(root: &Path, file: &'static str) -> Result<Equivalents, BadDeclaration> {
+        match std::fs::read_to_string(root.join(file)) {
+            Ok(text) => Equivalents::of_text(&text, root, file),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Ok(Equivalents::default())
             }
             Err(error) => {
                 let what = error.to_string();
-                Err(BadDeclaration { line: 1, what, remedy: "make it readable" })
+                Err(BadDeclaration { file, line: 1, what, remedy: "make it readable" })
             }
         }
     }
 
-    fn of_text(text: &str, root: &Path) -> Result<Equivalents, BadDeclaration> {
+    fn of_text(
+        text: &str,
+        root: &Path,
+        table: &'static str,
+    ) -> Result<Equivalents, BadDeclaration> {
         let mut found = Equivalents::default();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
-            let bad = |what, remedy| Err(BadDeclaration { line: at + 1, what, remedy });
+            let bad =
+                |what, remedy| Err(BadDeclaration { file: table, line: at + 1, what, remedy });
             let fields: Vec<&str> = line.split('\t').collect();
             let [contract, file, source, shape, reason] = fields[..] else {
                 let what = format!("{} fields", fields.len());
@@ -177,7 +186,7 @@ mod tests {
         let root = root();
         let text =
             format!("# comment\nargmax_rows\tf/k.cu\t{LINE}\t@_ bra _ >\tboth paths agree\n");
-        let declared = Equivalents::of_text(&text, root.path()).expect("a declaration");
+        let declared = Equivalents::of_text(&text, root.path(), FILE).expect("a declaration");
         let reason = |contract, mutant| declared.reason_for(contract, &mutant);
         assert_eq!(reason("argmax_rows", mutant(2, "")), Some("both paths agree"));
         assert_eq!(reason("argmax_rows", mutant(1, "")), None, "another line");
@@ -195,7 +204,7 @@ mod tests {
             (&*format!("argmax_rows\tf/l.cu\t{LINE}\tx\ty"), "f/l.cu"),
             ("argmax_rows\tf/k.cu\tint b;\tx\ty", "`int b;` is no line"),
         ] {
-            let error = Equivalents::of_text(&format!("#\n{line}\n"), root.path())
+            let error = Equivalents::of_text(&format!("#\n{line}\n"), root.path(), FILE)
                 .expect_err(line)
                 .to_string();
             assert!(error.contains(":2: ") && error.contains(part), "{error}");

@@ -12,7 +12,7 @@ use contracts::case::Case;
 use contracts::format::{Fixture, Word};
 
 /// Cases that a survivor of the suite is asked besides.
-pub const CASES: u64 = 256;
+pub const CASES: u64 = 384;
 /// First seed of their contents: one for every mutant, so that a score depends on nothing but its
 /// mutants.
 const SEED: u64 = 0x6675_7274;
@@ -21,17 +21,43 @@ const SEED: u64 = 0x6675_7274;
 /// what it was given.
 pub fn case(reaching: &[&Member<'_>], number: u64) -> Option<Case> {
     let mut choices = Seeded { seed: mix(SEED, number) };
-    let which = choices.choose(Path::new("member"), reaching.len() as u64) as usize;
-    let member = reaching.get(which)?;
+    let member = drawn_member(reaching, &mut choices)?;
     let subject = member.prepared.subject;
-    let keeps_values = choices.choose(Path::new("keeps_values"), 4) != 0;
-    let assigned = like(subject, member, keeps_values);
+    let assigned = like(subject, member, &mut choices);
     generate::draw_assigned(subject, &assigned, &mut choices).ok()
 }
 
+/// One of the questions: half the time any; else one of a drawn fixture, however few of its draws reach
+/// the mutant, or of the origin that runs longest: what unrolled loops do last, only long rows show.
+fn drawn_member<'m, 'a>(
+    reaching: &[&'m Member<'a>],
+    choices: &mut dyn Choices,
+) -> Option<&'m Member<'a>> {
+    let path = Path::new("member");
+    let is_fixture = |member: &&&Member<'_>| matches!(member.origin, Origin::Fixture(_));
+    let origin = match choices.choose(path.child("of"), 4) {
+        0 => {
+            let mut origins: Vec<&Origin> =
+                reaching.iter().filter(is_fixture).map(|member| member.origin).collect();
+            origins.dedup();
+            let which = choices.choose(path.child("fixture"), origins.len() as u64) as usize;
+            origins.get(which).copied()
+        }
+        1 => {
+            let longest = reaching.iter().max_by_key(|member| member.instructions);
+            longest.map(|member| member.origin)
+        }
+        _ => None,
+    };
+    let of_origin = |member: &&&Member<'_>| origin.is_none_or(|origin| origin == member.origin);
+    let among = reaching.iter().filter(of_origin).count() as u64;
+    reaching.iter().filter(of_origin).nth(choices.choose(path, among) as usize).copied()
+}
+
 /// What a member's case decides about which instructions run: types, options, sizes, lengths and
-/// layouts; and, where they are a fixture's, the generators of its values.
-fn like(subject: &Subject, member: &Member<'_>, keeps_values: bool) -> Fixture {
+/// layouts; and, where they are a fixture's, the generators of its values. Now and then one option, or
+/// the values, are drawn anew.
+fn like(subject: &Subject, member: &Member<'_>, choices: &mut dyn Choices) -> Fixture {
     let case = member.prepared.case;
     let mut assigned = Fixture::default();
     let words = |from: &contracts::case::Decisions<String>| {
@@ -40,6 +66,11 @@ fn like(subject: &Subject, member: &Member<'_>, keeps_values: bool) -> Fixture {
     assigned.dtypes = case.dtypes.iter().map(|(name, dtype)| (name.clone(), *dtype)).collect();
     assigned.options = words(&case.options);
     assigned.variants = words(&case.variants);
+    let path = Path::new("drawn_anew");
+    if choices.choose(path, 3) == 2 {
+        let which = choices.choose(path.child("option"), assigned.options.len() as u64) as usize;
+        assigned.options.shift_remove_index(which);
+    }
     assigned.dims = case.dims.iter().map(|(name, size)| (name.clone(), *size)).collect();
     for (name, items) in &case.lists {
         // Places and ids are contents; lengths say how long loops are.
@@ -57,7 +88,7 @@ fn like(subject: &Subject, member: &Member<'_>, keeps_values: bool) -> Fixture {
         Origin::Fixture(name) => subject.contract.fixtures.get(name),
         Origin::Corpus(_) | Origin::Fresh(_) => None,
     };
-    if let Some(fixture) = fixture.filter(|_| keeps_values) {
+    if let Some(fixture) = fixture.filter(|_| choices.choose(path.child("values"), 4) != 3) {
         assigned.values = fixture.values.clone();
         assigned.joint = fixture.joint.clone();
     }

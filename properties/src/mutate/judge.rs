@@ -6,7 +6,7 @@ use super::further;
 use super::listing::Listing;
 use super::sample::Mutant;
 use super::suite::{Member, Suite, instruction_budget};
-use crate::check::{Session, ToolError, Workspace, attempt, check_prepared};
+use crate::check::{Session, ToolError, Workspace, attempt, check_prepared, failing_clauses};
 use crate::examine::Examine;
 use crate::oracle::{Observed, first_difference};
 use crate::prepare::{Prepared, prepare};
@@ -17,6 +17,7 @@ use kernels::backend::vm::VmBackend;
 use kernels::backend::{Backend, BackendError};
 use kernels::ptx::PtxError;
 use ptx_vm::{Limits, Options};
+use std::collections::BTreeSet;
 
 /// What became of a mutant.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,11 +30,17 @@ pub enum Fate {
         after: usize,
         /// Where the last came from.
         by: String,
+        /// Whether no question breaks any other clause; `None` where only the first was wanted.
+        sole: Option<bool>,
     },
     /// Every question was answered as the reference does.
     Survived {
         /// Questions asked.
         asked: usize,
+        /// Whether the answers were the kernel's own, bit for bit; `None` where nobody compared.
+        same_bits: Option<bool>,
+        /// Why, where somebody wrote it down.
+        why: Option<String>,
     },
     /// Not distinguishable from the kernel by any input.
     Equivalent {
@@ -51,6 +58,8 @@ pub struct Judge<'s, 'a> {
     stem: &'static str,
     listing: &'s Listing<'a>,
     suite: &'s Suite<'s>,
+    /// Whether every question is asked of what one has killed, for the clauses that would have too.
+    is_thorough: bool,
     workspace: Workspace,
 }
 
@@ -60,8 +69,9 @@ impl<'s, 'a> Judge<'s, 'a> {
         stem: &'static str,
         listing: &'s Listing<'a>,
         suite: &'s Suite<'s>,
+        is_thorough: bool,
     ) -> Judge<'s, 'a> {
-        Judge { stem, listing, suite, workspace: Workspace::new() }
+        Judge { stem, listing, suite, is_thorough, workspace: Workspace::new() }
     }
 
     /// Asks one mutant.
@@ -79,9 +89,9 @@ impl<'s, 'a> Judge<'s, 'a> {
             Err(error) => return Err(error.into()),
         }
         let questions = self.suite.reaching(&mutant.entry, mutant.block);
-        let fate = ask(&mut backend, questions, "", &mut self.workspace)?;
+        let fate = ask(&mut backend, questions, "", self.is_thorough, &mut self.workspace)?;
         match fate {
-            Fate::Survived { asked } => self.ask_further(&mut backend, mutant, asked),
+            Fate::Survived { asked, .. } => self.ask_further(&mut backend, mutant, asked),
             _ => Ok(fate),
         }
     }
@@ -108,14 +118,11 @@ impl<'s, 'a> Judge<'s, 'a> {
                 check_prepared(&prepared, &Examine::Kernel, &mut kernel, &mut self.workspace)?;
             if own == Verdict::Agree {
                 let clause = verdict.clause().unwrap_or_default().to_owned();
-                return Ok(Fate::Killed {
-                    clause,
-                    after: asked,
-                    by: format!("further case {number}"),
-                });
+                let by = format!("further case {number}");
+                return Ok(Fate::Killed { clause, after: asked, by, sole: None });
             }
         }
-        Ok(Fate::Survived { asked })
+        Ok(Fate::Survived { asked, same_bits: None, why: None })
     }
 
     /// Asks a whole module in the kernel's place every question, until a clause that begins with
@@ -132,7 +139,8 @@ impl<'s, 'a> Judge<'s, 'a> {
             }
             Err(error) => return Err(error.into()),
         }
-        ask(&mut backend, self.suite.members.iter(), expected, &mut self.workspace)
+        let questions = self.suite.members.iter();
+        ask(&mut backend, questions, expected, self.is_thorough, &mut self.workspace)
     }
 
     /// In how many cases a survivor leaves the very bits that the kernel leaves; `None` when one
@@ -210,30 +218,44 @@ fn machine(instructions: u64) -> VmBackend {
     VmBackend::with(Limits { instructions, ..Limits::default() }, Options::default())
 }
 
+/// Asks until a clause that begins with `expected` fails; where `is_thorough`, on until another one
+/// fails as well.
 fn ask<'m, 'a: 'm>(
     backend: &mut VmBackend,
     questions: impl Iterator<Item = &'m Member<'a>>,
     expected: &str,
+    is_thorough: bool,
     workspace: &mut Workspace,
 ) -> Result<Fate, ToolError> {
-    let (mut asked, mut killed) = (0, None);
+    let (mut asked, mut found) = (0, None);
+    let (mut is_as_expected, mut seen) = (false, BTreeSet::new());
     for member in questions {
         asked += 1;
-        let verdict = check_prepared(&member.prepared, member.examine, backend, workspace)?;
+        let prepared = &member.prepared;
+        let verdict = check_prepared(prepared, member.examine, backend, workspace)?;
         match &verdict {
-            Verdict::Disagree(_) | Verdict::Fault(_) => {
-                let clause = verdict.clause().unwrap_or_default().to_owned();
-                let is_expected = clause.starts_with(expected);
-                let by = member.origin.to_string();
-                let fate = Fate::Killed { clause, after: asked, by };
-                if is_expected {
-                    return Ok(fate);
-                }
-                killed.get_or_insert(fate);
-            }
+            Verdict::Disagree(_) | Verdict::Fault(_) => {}
             Verdict::Unsupported(what) => return Ok(Fate::Rejected(what.clone())),
-            Verdict::Agree | Verdict::Discard(_) => {}
+            Verdict::Agree | Verdict::Discard(_) => continue,
+        }
+        let failing = failing_clauses(prepared, &verdict, workspace)?;
+        let first = verdict.clause().unwrap_or_default();
+        let clause = failing.iter().find(|clause| clause.starts_with(expected));
+        if found.is_none() || !is_as_expected && clause.is_some() {
+            is_as_expected = clause.is_some();
+            let first_expected = first.starts_with(expected) || clause.is_none();
+            let clause = if first_expected { first } else { clause.map_or(first, |c| c) };
+            let by = member.origin.to_string();
+            found = Some((clause.to_owned(), asked, by));
+        }
+        seen.extend(failing);
+        if is_as_expected && (!is_thorough || seen.len() > 1) {
+            break;
         }
     }
-    Ok(killed.unwrap_or(Fate::Survived { asked }))
+    let Some((clause, after, by)) = found else {
+        return Ok(Fate::Survived { asked, same_bits: None, why: None });
+    };
+    let sole = is_thorough.then_some(seen.len() == 1);
+    Ok(Fate::Killed { clause, after, by, sole })
 }

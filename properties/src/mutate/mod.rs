@@ -62,6 +62,10 @@ pub struct Plan {
     pub assembler: Option<Assembler>,
     /// Mutants declared equivalent.
     pub equivalents: Equivalents,
+    /// Why survivors live.
+    pub explained: Equivalents,
+    /// Whether a killed mutant is asked on, to know the clause that alone notices it.
+    pub is_thorough: bool,
 }
 
 /// A mutant and what became of it.
@@ -98,13 +102,31 @@ pub struct Score {
     pub judged: Vec<Judged>,
     /// Mutants from source: contract's id, expected clause where it has one, fate.
     pub named: Vec<(String, Option<String>, Fate)>,
+    /// What a sample by another seed gave, where one was tried.
+    pub second: Option<Second>,
     /// Time for the suite.
     pub measuring: Duration,
     /// Time for the automatic mutants.
     pub judging: Duration,
 }
 
+/// A sample nobody looked at while survivors of the first were worked off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Second {
+    /// Its seed.
+    pub seed: String,
+    /// Mutants killed.
+    pub killed: usize,
+    /// Of this many.
+    pub total: usize,
+}
+
 impl Score {
+    /// This score as the second sample of another.
+    pub fn as_second(&self) -> Second {
+        Second { seed: self.seed.clone(), killed: self.killed(), total: self.total() }
+    }
+
     /// Automatic mutants of one fate.
     fn count(&self, is: fn(&Fate) -> bool) -> usize {
         self.judged.iter().filter(|judged| is(&judged.fate)).count()
@@ -150,18 +172,34 @@ impl Score {
         self.declared() * 10 > self.judged.len()
     }
 
-    /// Kills by clause, most first.
-    pub fn kills(&self) -> Vec<(&str, usize)> {
+    /// By clause, the mutants that it was the first to kill.
+    pub fn first_kills(&self) -> BTreeMap<&str, usize> {
+        self.count_kills(|_| true)
+    }
+
+    /// By clause, the mutants that no other clause kills; empty unless the run was thorough.
+    pub fn sole_kills(&self) -> BTreeMap<&str, usize> {
+        self.count_kills(|sole| sole == Some(true))
+    }
+
+    fn count_kills(&self, counts: fn(Option<bool>) -> bool) -> BTreeMap<&str, usize> {
         let mut kills: BTreeMap<&str, usize> = BTreeMap::new();
         let fates = self.judged.iter().map(|judged| &judged.fate);
         for fate in fates.chain(self.named.iter().map(|(_, _, fate)| fate)) {
-            if let Fate::Killed { clause, .. } = fate {
+            if let Fate::Killed { clause, sole, .. } = fate
+                && counts(*sole)
+            {
                 *kills.entry(clause).or_default() += 1;
             }
         }
-        let mut kills: Vec<_> = kills.into_iter().collect();
-        kills.sort_by_key(|(clause, count)| (std::cmp::Reverse(*count), *clause));
         kills
+    }
+
+    /// Whether the run looked for the clause that alone kills a mutant.
+    pub fn is_thorough(&self) -> bool {
+        let is_known = |fate: &Fate| matches!(fate, Fate::Killed { sole: Some(_), .. });
+        self.judged.iter().any(|judged| is_known(&judged.fate))
+            || self.named.iter().any(|(_, _, fate)| is_known(fate))
     }
 
     /// Named mutants alive, or killed by another clause than declared, with what was seen.
@@ -174,13 +212,29 @@ impl Score {
                     Some((id.clone(), format!("is killed by {clause} and never by {expected}")))
                 }
                 (Fate::Killed { .. } | Fate::Equivalent { .. }, _) => None,
-                (Fate::Survived { asked }, _) => {
+                (Fate::Survived { asked, .. }, _) => {
                     Some((id.clone(), format!("survived {asked} cases")))
                 }
                 (Fate::Rejected(why), _) => Some((id.clone(), format!("was not run: {why}"))),
             };
         self.named.iter().filter_map(|named| Some((named.0.as_str(), wrong(named)?.1))).collect()
     }
+}
+
+/// The scores of families: name, killed, total, in the order they are met.
+pub fn family_scores(scores: &[Score]) -> Vec<(&'static str, usize, usize)> {
+    let mut families: Vec<(&'static str, usize, usize)> = Vec::new();
+    for score in scores {
+        match families.iter_mut().find(|(family, _, _)| *family == score.subject.family) {
+            Some((_, killed, total)) => {
+                *killed += score.killed();
+                *total += score.total();
+            }
+            None => families.push((score.subject.family, score.killed(), score.total())),
+        }
+    }
+    families.retain(|(_, _, total)| *total > 0);
+    families
 }
 
 /// Live figures for a progress display.
@@ -236,6 +290,7 @@ pub fn mutate(
         chosen: mutants.len(),
         judged,
         named,
+        second: None,
         measuring,
         judging: judging.elapsed(),
     })
@@ -284,7 +339,12 @@ impl Work<'_> {
         let lock = || fates.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         std::thread::scope(|scope| {
             let work = || {
-                let mut judge = Judge::new(self.plan.subject.name(), self.listing, self.suite);
+                let mut judge = Judge::new(
+                    self.plan.subject.name(),
+                    self.listing,
+                    self.suite,
+                    self.plan.is_thorough,
+                );
                 while !self.is_over() {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     if at >= all {
@@ -327,9 +387,7 @@ impl Work<'_> {
     /// The fate of an automatic mutant: a survivor must also be another program than the kernel.
     fn fate(&self, judge: &mut Judge<'_, '_>, mutant: &Mutant) -> Result<Fate, ToolError> {
         let fate = judge.judge(mutant)?;
-        if !matches!(fate, Fate::Survived { .. }) {
-            return Ok(fate);
-        }
+        let Fate::Survived { asked, .. } = fate else { return Ok(fate) };
         if let Some(assembler) = &self.plan.assembler {
             let whole = self.listing.line(mutant.line);
             let kernel = self.listing.with_line(&mutant.entry, mutant.line, whole);
@@ -343,16 +401,19 @@ impl Work<'_> {
                 machine_code::Comparison::Different => {}
             }
         }
-        let Some(reason) = self.plan.equivalents.reason_for(self.plan.subject.name(), mutant)
-        else {
-            return Ok(fate);
-        };
-        Ok(match judge.same_bits(mutant)? {
-            Some(cases) => Fate::Equivalent {
+        let same = judge.same_bits(mutant)?;
+        let name = self.plan.subject.name();
+        let reason = self.plan.equivalents.reason_for(name, mutant);
+        Ok(match (same, reason) {
+            (Some(cases), Some(reason)) => Fate::Equivalent {
                 evidence: format!("the kernel's own bits in {cases} cases"),
                 reason: Some(reason.to_owned()),
             },
-            None => fate,
+            (same, _) => Fate::Survived {
+                asked,
+                same_bits: Some(same.is_some()),
+                why: self.plan.explained.reason_for(name, mutant).map(str::to_owned),
+            },
         })
     }
 }

@@ -21,10 +21,12 @@ const HEAD: &str = "\
 
 How many of the wrong kernels made by changing one PTX instruction a contract's clauses notice. Written
 by `cargo run --release -- mutate --write`; a survivor is listed with its line. *Executed* are the PTX
-sites that some question of the suite executes, of those an edit applies to; only they are sampled.
+sites that some question of the suite executes, of those an edit applies to; only they are sampled. The
+*second sample* has a seed that nobody saw while survivors were worked off. *Alone* are the mutants that no
+other clause kills.
 
-| contract | family | score | killed | survived | equivalent | rejected | executed sites | questions | named killed | seed |
-|---|---|---|---|---|---|---|---|---|---|---|
+| contract | family | score | killed | survived | equivalent | rejected | executed sites | questions | named killed | second sample | seed |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 ";
 
 /// What is on record of one contract.
@@ -36,6 +38,9 @@ pub struct Recorded {
     pub total: usize,
     /// The seed of its sample.
     pub seed: String,
+    /// Points of the second sample, and its mutants.
+    pub second: Option<(f64, usize)>,
+    family: String,
     row: String,
     section: String,
 }
@@ -64,12 +69,21 @@ impl Record {
         for line in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
             let bad = || format!("`{line}` is no score; write the file anew with `mutate --write`");
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-            let [name, _, score, killed, survived, .., seed] = cells[..] else { return Err(bad()) };
+            let [name, family, score, killed, survived, .., second, seed] = cells[..] else {
+                return Err(bad());
+            };
             let points = score.trim_end_matches('%').trim().parse().map_err(|_| bad())?;
             let count = |cell: &str| cell.parse::<usize>().map_err(|_| bad());
             let total = count(killed)? + count(survived)?;
-            let (seed, row) = (seed.to_owned(), line.to_owned());
-            let recorded = Recorded { points, total, seed, row, section: String::new() };
+            let recorded = Recorded {
+                points,
+                total,
+                seed: seed.to_owned(),
+                second: second_of(second).ok_or_else(bad)?,
+                family: family.to_owned(),
+                row: line.to_owned(),
+                section: String::new(),
+            };
             record.insert(name.to_owned(), recorded);
         }
         for section in sections.split("\n## ").filter(|section| !section.is_empty()) {
@@ -86,7 +100,7 @@ impl Record {
         let Some(share) = score.share() else { return };
         let named = score.named.len();
         let row = format!(
-            "| {} | {} | {:.1} % | {} | {} | {} | {} | {} of {} | {} | {} | {} |",
+            "| {} | {} | {:.1} % | {} | {} | {} | {} | {} of {} | {} | {} | {} | {} |",
             score.subject.name(),
             score.subject.family,
             100.0 * share,
@@ -102,12 +116,19 @@ impl Record {
             } else {
                 format!("{} of {named}", named - score.named_failures().len())
             },
+            score.second.as_ref().map_or("not run".to_owned(), |second| {
+                let points = 100.0 * second.killed as f64 / second.total.max(1) as f64;
+                format!("{points:.1} % of {} ({})", second.total, second.seed)
+            }),
             score.seed,
         );
+        let second = score.second.as_ref().filter(|second| second.total > 0);
         let recorded = Recorded {
             points: 100.0 * share,
             total: score.total(),
             seed: score.seed.clone(),
+            second: second.map(|one| (100.0 * one.killed as f64 / one.total as f64, one.total)),
+            family: score.subject.family.to_owned(),
             row,
             section: section(score),
         };
@@ -137,6 +158,35 @@ impl Record {
         })
     }
 
+    /// Whether a contract's two samples on record differ by more than their sizes explain: then one of
+    /// them was tuned to.
+    pub fn gap_of(&self, name: &str) -> Option<String> {
+        let recorded = self.contract(name)?;
+        let (second, total) = recorded.second?;
+        let slack = slack_points(second, total.min(recorded.total));
+        (recorded.points - second > slack).then(|| {
+            format!(
+                "{name}: {:.1} % on record, {second:.1} % by a seed that nobody saw: the first sample was tuned \
+                 to; work off kinds of survivors, not these survivors",
+                recorded.points
+            )
+        })
+    }
+
+    /// A line for each family: its contracts' samples taken together.
+    fn families(&self) -> String {
+        let mut families: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
+        for recorded in self.0.values() {
+            let (killed, total) = families.entry(&recorded.family).or_default();
+            *killed += recorded.points / 100.0 * recorded.total as f64;
+            *total += recorded.total;
+        }
+        let line = |(family, (killed, total)): (&str, (f64, usize))| {
+            format!("- family {family}: {:.1} % of {total}\n", 100.0 * killed / total.max(1) as f64)
+        };
+        families.into_iter().map(line).collect()
+    }
+
     /// The file's text.
     pub fn text(&self) -> String {
         let mut text = HEAD.to_owned();
@@ -144,6 +194,7 @@ impl Record {
             text.push_str(&recorded.row);
             text.push('\n');
         }
+        let _ = write!(text, "\n{}", self.families());
         for (name, recorded) in &self.0 {
             let _ = write!(text, "\n## {name}\n\n{}\n", recorded.section.trim());
         }
@@ -156,6 +207,16 @@ fn slack_points(points: f64, total: usize) -> f64 {
     let share = (points / 100.0).clamp(0.0, 1.0);
     let error = (share * (1.0 - share) / total as f64).sqrt();
     LEAST_SLACK_POINTS.max(100.0 * SLACK_ERRORS * error)
+}
+
+/// `95.3 % of 149 (seed)` or `not run`; `None` for anything else.
+fn second_of(cell: &str) -> Option<Option<(f64, usize)>> {
+    if cell == "not run" {
+        return Some(None);
+    }
+    let (points, rest) = cell.split_once(" % of ")?;
+    let total = rest.split(' ').next()?;
+    Some(Some((points.parse().ok()?, total.parse().ok()?)))
 }
 
 fn equivalent(score: &Score) -> String {
@@ -175,8 +236,15 @@ fn section(score: &Score) -> String {
         let edit = format!("`{}` → `{}`", flat(&mutant.was), flat(&mutant.now));
         let place = format!("{}.ptx:{}{source}", score.subject.name(), mutant.line);
         match &judged.fate {
-            Fate::Survived { asked } => {
-                let _ = writeln!(text, "- survived {asked}: {} {place}: {edit}", mutant.operator);
+            Fate::Survived { asked, same_bits, why } => {
+                let bits = match same_bits {
+                    Some(true) => ", the kernel's own bits",
+                    Some(false) => ", other bits within the bounds",
+                    None => "",
+                };
+                let operator = mutant.operator;
+                let why = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
+                let _ = writeln!(text, "- survived {asked}{bits}: {operator} {place}: {edit}{why}");
             }
             Fate::Equivalent { evidence, reason: Some(reason) } => {
                 let _ = writeln!(text, "- equivalent ({evidence}): {place}: {edit}: {reason}");
@@ -186,6 +254,22 @@ fn section(score: &Score) -> String {
     }
     if text.is_empty() {
         text.push_str("No survivor.\n");
+    }
+    if score.is_thorough() {
+        text.push_str(&clauses(score));
+    }
+    text
+}
+
+/// What each clause is for: cases that exercised it, mutants it was the first to kill, and those it
+/// alone kills.
+fn clauses(score: &Score) -> String {
+    let (first, sole) = (score.first_kills(), score.sole_kills());
+    let mut text = "\n| clause | cases | first to kill | alone |\n|---|---|---|---|\n".to_owned();
+    for (clause, cases) in &score.exercised {
+        let count =
+            |kills: &BTreeMap<&str, usize>| kills.get(clause.as_str()).copied().unwrap_or(0);
+        let _ = writeln!(text, "| {clause} | {cases} | {} | {} |", count(&first), count(&sole));
     }
     text
 }
@@ -201,13 +285,15 @@ mod tests {
     use super::*;
 
     fn row(name: &str, score: &str) -> String {
-        format!("| {name} | f | {score} | 90 | 10 | 0 | 0 | 1 of 2 | 3 | not run | abc |")
+        format!(
+            "| {name} | f | {score} | 90 | 10 | 0 | 0 | 1 of 2 | 3 | not run | 89.0 % of 98 (x) | abc |"
+        )
     }
 
     #[test]
     fn a_record_reads_back() {
         let text = format!(
-            "{HEAD}{}\n{}\n\n## a\n\n- x\n\n## b\n\nNo survivor.\n",
+            "{HEAD}{}\n{}\n\n- family f: 90.8 % of 200\n\n## a\n\n- x\n\n## b\n\nNo survivor.\n",
             row("a", "90.0 %"),
             row("b", "91.5 %")
         );
@@ -215,6 +301,17 @@ mod tests {
         assert_eq!(record.text(), text);
         let recorded = record.contract("a").expect("a row");
         assert_eq!((recorded.points, recorded.total, recorded.seed.as_str()), (90.0, 100, "abc"));
+        assert_eq!(recorded.second, Some((89.0, 98)));
+    }
+
+    #[test]
+    fn a_second_sample_far_below_the_first_is_a_fault() {
+        let text = format!("{HEAD}{}\n", row("a", "97.0 %").replace("98 (x)", "150 (x)"));
+        let record = Record::of(&text).expect("a record");
+        assert!(record.gap_of("a").is_some_and(|gap| gap.contains("89.0 %")), "eight points");
+        let near = Record::of(&format!("{HEAD}{}\n", row("a", "90.5 %"))).expect("a record");
+        assert_eq!(near.gap_of("a"), None, "a point and a half");
+        assert_eq!(near.gap_of("b"), None, "nothing on record");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Draws of each fixture.
-const DRAWS_PER_FIXTURE: u64 = 16;
+const DRAWS_PER_FIXTURE: u64 = 64;
 /// First seed of the fresh cases: the same for every mutant and every sample, so that two scores differ
 /// by their mutants alone.
 const SEED: u64 = 0x6d75_7461;
@@ -112,7 +112,7 @@ pub struct Member<'a> {
     /// Where it comes from.
     pub origin: &'a Origin,
     /// Instructions of the longest run.
-    instructions: u64,
+    pub instructions: u64,
     /// By entry, which basic blocks were executed.
     reach: BTreeMap<String, Vec<bool>>,
 }

@@ -55,7 +55,9 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         FaultKind::UnwritableWrite { .. } => stray_write(place),
         FaultKind::SharedRace { .. }
         | FaultKind::GlobalRace { .. }
-        | FaultKind::BlockRace { .. } => "house.races",
+        | FaultKind::BlockRace { .. }
+        | FaultKind::ClusterRace { .. }
+        | FaultKind::WarpRace { .. } => "house.races",
         FaultKind::BarrierDivergence { .. }
         | FaultKind::BarrierMismatch { .. }
         | FaultKind::ExitedAtBarrier { .. }
@@ -65,7 +67,9 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::BadMemberMask { .. }
         | FaultKind::MissingLane { .. }
         | FaultKind::DivergedBarrier { .. }
-        | FaultKind::CopyUnderWay => "house.barriers",
+        | FaultKind::Cluster { .. }
+        | FaultKind::CopyUnderWay
+        | FaultKind::Warpgroup { .. } => "house.barriers",
         FaultKind::InstructionBudget { .. }
         | FaultKind::MemoryBudget { .. }
         | FaultKind::NoProgress { .. } => "house.budget",
@@ -74,6 +78,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::ConstWrite { .. }
         | FaultKind::BadBranchIndex { .. }
         | FaultKind::BadDescriptor { .. }
+        | FaultKind::Tensor { .. }
         | FaultKind::Assertion { .. }
         | FaultKind::CallDepth
         | FaultKind::BadCall { .. }

@@ -28,7 +28,8 @@ use contracts::dtype::DType;
 use contracts::geometry::TensorGeometry;
 use reference::Expected;
 
-/// Judges every written tensor by its tolerance, NaN by the contract's policy, and drift.
+/// Judges every written tensor by its tolerance, NaN by the contract's policy, and drift; the first that
+/// fails.
 ///
 /// # Errors
 /// When the contract names a magnitude, measure or tensor that the reference does not return.
@@ -37,42 +38,77 @@ pub fn judge(
     observed: &Observed,
     exercised: &mut Exercised,
 ) -> Result<Option<Disagreement>, ToolError> {
-    let subject = prepared.subject;
-    let nan_given = subject.contract.nan.is_some() && has_nan_input(prepared);
-    for place in prepared.written() {
-        if prepared.live[place].is_empty() {
-            continue;
+    for place in written_and_live(prepared) {
+        if let Some(found) = judge_values(prepared, place, observed, exercised)? {
+            return Ok(Some(found));
         }
-        let tensor = &prepared.geometry.tensors[place];
-        let expected = expected(prepared, tensor)?;
-        let allowed = Allowed::of(subject.contract, prepared.case, tensor, expected)?;
-        exercised.mark(subject, &["tolerance", &tensor.name, allowed.class]);
+        let expected = expected(prepared, &prepared.geometry.tensors[place])?;
         let bytes = &observed.tensors[place];
-        let policy = subject.contract.nan.as_ref().and_then(|nan| nan.reach.get(&tensor.name));
-        if nan_given && policy.is_some() {
-            exercised.mark(subject, &["nan", &tensor.name]);
-        }
-        if exercised.measures {
-            let tally = tallied(prepared, place, bytes, &allowed);
-            exercised.measured(&tensor.name, Headroom::of(&tally.summary()));
-        }
-        if !allowed.all_fit(&prepared.live[place], bytes) {
-            let reach = match policy {
-                Some(policy) if nan_given => NanReach::of(prepared, tensor, expected, *policy),
-                _ => NanReach::none(),
-            };
-            let by_policy = nan_given && policy.is_some();
-            if let Some(found) = disagreement(prepared, place, bytes, &allowed, &reach, by_policy) {
-                return Ok(Some(found));
-            }
-        }
         if let Some(found) = drift(prepared, place, expected, bytes, exercised)?
-            && subject.judges(&found.clause)
+            && prepared.subject.judges(&found.clause)
         {
             return Ok(Some(found));
         }
     }
     Ok(None)
+}
+
+/// As [`judge`], every clause that fails and not only the first.
+///
+/// # Errors
+/// As [`judge`].
+pub fn failing_clauses(
+    prepared: &Prepared<'_>,
+    observed: &Observed,
+) -> Result<Vec<String>, ToolError> {
+    let mut exercised = Exercised::default();
+    let mut clauses = Vec::new();
+    for place in written_and_live(prepared) {
+        let expected = expected(prepared, &prepared.geometry.tensors[place])?;
+        let bytes = &observed.tensors[place];
+        let values = judge_values(prepared, place, observed, &mut exercised)?;
+        let whole = drift(prepared, place, expected, bytes, &mut exercised)?;
+        clauses.extend(values.into_iter().chain(whole).map(|found| found.clause));
+    }
+    Ok(clauses)
+}
+
+/// Places of the tensors that have values to compare.
+fn written_and_live<'p>(prepared: &'p Prepared<'_>) -> impl Iterator<Item = usize> + use<'p> {
+    prepared.written().filter(|place| !prepared.live[*place].is_empty())
+}
+
+/// One tensor by its tolerance and the policy of NaN.
+fn judge_values(
+    prepared: &Prepared<'_>,
+    place: usize,
+    observed: &Observed,
+    exercised: &mut Exercised,
+) -> Result<Option<Disagreement>, ToolError> {
+    let subject = prepared.subject;
+    let nan_given = subject.contract.nan.is_some() && has_nan_input(prepared);
+    let tensor = &prepared.geometry.tensors[place];
+    let expected = expected(prepared, tensor)?;
+    let allowed = Allowed::of(subject.contract, prepared.case, tensor, expected)?;
+    exercised.mark(subject, &["tolerance", &tensor.name, allowed.class]);
+    let bytes = &observed.tensors[place];
+    let policy = subject.contract.nan.as_ref().and_then(|nan| nan.reach.get(&tensor.name));
+    if nan_given && policy.is_some() {
+        exercised.mark(subject, &["nan", &tensor.name]);
+    }
+    if exercised.measures {
+        let tally = tallied(prepared, place, bytes, &allowed);
+        exercised.measured(&tensor.name, Headroom::of(&tally.summary()));
+    }
+    if allowed.all_fit(&prepared.live[place], bytes) {
+        return Ok(None);
+    }
+    let reach = match policy {
+        Some(policy) if nan_given => NanReach::of(prepared, tensor, expected, *policy),
+        _ => NanReach::none(),
+    };
+    let by_policy = nan_given && policy.is_some();
+    Ok(disagreement(prepared, place, bytes, &allowed, &reach, by_policy))
 }
 
 /// What the reference expects of a tensor, whole.

@@ -4,8 +4,9 @@
 use super::Paint;
 use crate::mutate::judge::Fate;
 use crate::mutate::sample::Mutant;
-use crate::mutate::{Judged, Score};
+use crate::mutate::{Judged, Score, family_scores};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The scores of a run, survivors first.
@@ -23,7 +24,10 @@ fn one(out: &mut String, score: &Score, paint: Paint) {
     let name = score.subject.name();
     for judged in &score.judged {
         let verdict = match &judged.fate {
-            Fate::Survived { asked } => paint.bad(&format!("survived {asked} cases")),
+            Fate::Survived { asked, same_bits, why } => {
+                let why = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
+                paint.bad(&format!("survived {asked} cases{}{why}", same(*same_bits)))
+            }
             Fate::Equivalent { evidence, reason: Some(reason) } => {
                 format!("declared equivalent by {evidence}: {reason}")
             }
@@ -61,14 +65,32 @@ fn one(out: &mut String, score: &Score, paint: Paint) {
         score.executed,
         score.sites,
     );
-    let kills: Vec<_> =
-        score.kills().iter().map(|(clause, count)| format!("{clause} {count}")).collect();
-    let _ = writeln!(out, "  first to kill: {}", kills.join(", "));
+    let _ = writeln!(out, "  first to kill: {}", most_first(score.first_kills()));
+    if score.is_thorough() {
+        let _ = writeln!(out, "  alone to kill: {}", most_first(score.sole_kills()));
+    }
     if !score.vacuous.is_empty() {
         let text = format!("  exercised by no case: {}", score.vacuous.join(", "));
         let _ = writeln!(out, "{}", paint.bad(&text));
     }
     out.push('\n');
+}
+
+/// `tolerance.o.f32 12, house.bounds 3`.
+fn most_first(kills: BTreeMap<&str, usize>) -> String {
+    let mut kills: Vec<_> = kills.into_iter().collect();
+    kills.sort_by_key(|(clause, count)| (std::cmp::Reverse(*count), *clause));
+    let kills: Vec<_> = kills.iter().map(|(clause, count)| format!("{clause} {count}")).collect();
+    kills.join(", ")
+}
+
+/// What a survivor's answers were.
+fn same(bits: Option<bool>) -> &'static str {
+    match bits {
+        Some(true) => " with the kernel's own bits",
+        Some(false) => " with other bits, within the bounds",
+        None => "",
+    }
 }
 
 /// Where the mutant is, its CUDA line, and the PTX line before and after.
@@ -122,22 +144,12 @@ fn table(scores: &[Score], paint: Paint) -> String {
             named
         );
     }
-    let mut families: Vec<(&str, usize, usize)> = Vec::new();
-    for score in scores {
-        match families.iter_mut().find(|(family, _, _)| *family == score.subject.family) {
-            Some((_, killed, total)) => {
-                *killed += score.killed();
-                *total += score.total();
-            }
-            None => families.push((score.subject.family, score.killed(), score.total())),
-        }
-    }
-    for (family, killed, total) in families.iter().filter(|(_, _, total)| *total > 0) {
+    for (family, killed, total) in family_scores(scores) {
         let _ = writeln!(
             out,
             "{:<20} {family:<16} {:>5.1} % {killed:>7} of {total}",
             "family",
-            100.0 * *killed as f64 / *total as f64
+            100.0 * killed as f64 / total as f64
         );
     }
     out
@@ -145,7 +157,18 @@ fn table(scores: &[Score], paint: Paint) -> String {
 
 /// The scores under stable keys.
 pub fn mutation_json(scores: &[Score]) -> Value {
-    scores.iter().map(score_json).collect()
+    let family = |(family, killed, total): (&str, usize, usize)| {
+        json!({
+            "family": family,
+            "killed": killed,
+            "total": total,
+            "score": killed as f64 / total as f64,
+        })
+    };
+    json!({
+        "contracts": scores.iter().map(score_json).collect::<Vec<_>>(),
+        "families": family_scores(scores).into_iter().map(family).collect::<Vec<_>>(),
+    })
 }
 
 fn score_json(score: &Score) -> Value {
@@ -155,18 +178,23 @@ fn score_json(score: &Score) -> Value {
         value["expected"] = json!(killed_by);
         value
     };
-    let kills = score.kills();
-    let first_kills = |clause: &str| {
-        kills.iter().find(|(killer, _)| *killer == clause).map_or(0, |(_, count)| *count)
-    };
+    let (first, sole) = (score.first_kills(), score.sole_kills());
     let clauses = score.exercised.iter().map(|(clause, cases)| {
-        json!({ "clause": clause, "cases": cases, "first_kills": first_kills(clause) })
+        json!({
+            "clause": clause,
+            "cases": cases,
+            "first_kills": first.get(clause.as_str()).unwrap_or(&0),
+            "sole_kills": score.is_thorough().then(|| sole.get(clause.as_str()).unwrap_or(&0)),
+        })
     });
     json!({
         "contract": score.subject.name(),
         "family": score.subject.family,
         "seed": score.seed,
         "score": score.share(),
+        "second_sample": score.second.as_ref().map(|second| {
+            json!({ "seed": second.seed, "killed": second.killed, "total": second.total })
+        }),
         "killed": score.killed(),
         "survived": score.survived(),
         "equivalent": score.equivalent(),
@@ -199,10 +227,16 @@ fn judged_json(judged: &Judged) -> Value {
 
 fn fate_json(fate: &Fate) -> Value {
     match fate {
-        Fate::Killed { clause, after, by } => {
-            json!({ "fate": "killed", "clause": clause, "after_cases": after, "by": by })
+        Fate::Killed { clause, after, by, sole } => json!({
+            "fate": "killed",
+            "clause": clause,
+            "after_cases": after,
+            "by": by,
+            "alone": sole,
+        }),
+        Fate::Survived { asked, same_bits, why } => {
+            json!({ "fate": "survived", "cases": asked, "same_bits": same_bits, "why": why })
         }
-        Fate::Survived { asked } => json!({ "fate": "survived", "cases": asked }),
         Fate::Equivalent { evidence, reason } => {
             json!({ "fate": "equivalent", "evidence": evidence, "reason": reason })
         }

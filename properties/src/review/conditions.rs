@@ -116,11 +116,18 @@ pub fn matched<'a>(
     let only = |mine: &[&'a str], others: &[&'a str]| -> Vec<&'a str> {
         mine.iter().filter(|word| !others.contains(word)).copied().collect()
     };
-    let (lost, gained) = (only(&old, &new), only(&new, &old));
+    let (mut lost, mut gained) = (only(&old, &new), only(&new, &old));
     let both = old.iter().filter(|word| new.contains(word));
     let mut all: Vec<(&str, &str)> = both.map(|word| (*word, *word)).collect();
     if before.dtypes.contains_key(name) && after.dtypes.contains_key(name) {
         return Some(all);
+    }
+    // What the history says was renamed is known; the rest stands by its place.
+    for (was, is) in renamed_words(before, after, name) {
+        let places = (lost.iter().position(|w| *w == was), gained.iter().position(|w| *w == is));
+        if let (Some(place), Some(new_place)) = places {
+            all.push((lost.remove(place), gained.remove(new_place)));
+        }
     }
     if lost.len() == gained.len() {
         all.extend(lost.into_iter().zip(gained));
@@ -128,6 +135,21 @@ pub fn matched<'a>(
         all.extend(lost.iter().flat_map(|was| gained.iter().map(move |is| (*was, *is))));
     }
     Some(all)
+}
+
+/// The words of a choice that the history of one side says have another name on the other.
+fn renamed_words(before: &Contract, after: &Contract, name: &str) -> Vec<(String, String)> {
+    let of = |own: &Contract, other: &Contract| -> Vec<(String, String)> {
+        let new = own.history.iter().filter(|entry| !other.history.contains(entry));
+        let renamed = new.flat_map(|entry| &entry.renamed);
+        let words = ["options", "variants"].map(|section| format!("{section}.{name}."));
+        let word = |path: &str| {
+            words.iter().find_map(|prefix| path.strip_prefix(prefix.as_str())).map(str::to_owned)
+        };
+        renamed.filter_map(|(was, is)| Some((word(was)?, word(is)?))).collect()
+    };
+    let back = of(before, after).into_iter().map(|(was, is)| (is, was));
+    of(after, before).into_iter().chain(back).collect()
 }
 
 /// The words of a choice.

@@ -5,7 +5,8 @@
 use super::change::{Change, Class};
 use super::sides::Record;
 use super::tree::Tree;
-use contracts::case_yaml::CASE_LIMIT_BYTES;
+use contracts::case::Case;
+use contracts::case_yaml::{CASE_LIMIT_BYTES, read_case};
 use contracts::format::Contract;
 use contracts::load::parse_yaml_within;
 use serde_json::Value;
@@ -121,7 +122,7 @@ enum Held {
 
 impl Held {
     fn of(folder: Folder<'_>, path: &str, clause_name: &dyn Fn(&str) -> String) -> Held {
-        if let Some(Stored { input, clause, version: _ }) = case(folder, path) {
+        if let Some(Stored { input, clause }) = case(folder, path) {
             return Held::Case(input, clause_name(&clause));
         }
         let tree = folder.tree;
@@ -135,18 +136,20 @@ fn edited(
     clause: &str,
     stem: &str,
     (base, path): (Folder<'_>, &str),
-    (head, new): (Folder<'_>, &str),
+    (head, new_path): (Folder<'_>, &str),
 ) {
-    let (old, new) = match (case(base, path), case(head, new)) {
-        (Some(old), Some(new)) => (old, new),
+    let (old, new) = match (case(base, path), case(head, new_path)) {
+        (Some(old), Some(new)) => match migrated((base, path), (head, new_path)) {
+            Some(clauses) => {
+                let input = Value::Null;
+                let [old, new] = clauses.map(|clause| Stored { input: input.clone(), clause });
+                (old, new)
+            }
+            None => (old, new),
+        },
         (old, new) => return refused(record, clause, stem, old.is_some(), new.is_some()),
     };
-    let versions = base.contract.zip(head.contract);
-    if old.input != new.input
-        && !versions.is_some_and(|(before, after)| {
-            old.is_migrated(&new, (before, after)) || new.is_migrated(&old, (after, before))
-        })
-    {
+    if old.input != new.input {
         let (path, was, is) = first_difference(&old.input, &new.input, "");
         let place = format!("{path}: {was} → {is}");
         let says = format!(
@@ -181,39 +184,29 @@ fn refused(record: &mut Record, clause: &str, stem: &str, was_case: bool, is_cas
     }
 }
 
+/// The clauses two files show, where the newer contract's history makes the same case of both: what was
+/// renamed, retired and added since is no edit.
+fn migrated(base: (Folder<'_>, &str), head: (Folder<'_>, &str)) -> Option<[String; 2]> {
+    let (before, after) = base.0.contract.zip(head.0.contract)?;
+    if before.version == after.version {
+        return None;
+    }
+    let newer = if after.version > before.version { after } else { before };
+    let read = |(folder, path): (Folder<'_>, &str)| -> Option<(Case, String)> {
+        let text = folder.tree.text(path).ok()?;
+        let lookup = |name: &str| (name == folder.name).then_some(newer);
+        let mut case = read_case(&text, path, &lookup).ok()?;
+        let clause = case.found.take().map(|found| found.clause).unwrap_or_default();
+        Some((Case { contract: newer.contract.clone(), ..case }, clause))
+    };
+    let ((old, old_clause), (new, new_clause)) = (read(base)?, read(head)?);
+    (old == new).then_some([old_clause, new_clause])
+}
+
 /// A stored case without what its file is called and when it was written.
-#[derive(Default)]
 struct Stored {
     input: Value,
     clause: String,
-    version: u64,
-}
-
-impl Stored {
-    /// Whether `newer` is this case with what a later version of the contract asks for beside it: new
-    /// sections, and new entries of sections, of names the contract did not have; those the case had are
-    /// as they were.
-    fn is_migrated(&self, newer: &Stored, (before, after): (&Contract, &Contract)) -> bool {
-        let known = serde_json::to_value(before).unwrap_or_default();
-        let is_new = |section: &str, entry: &str| known[section].get(entry).is_none();
-        newer.version > self.version
-            && after.version > before.version
-            && only_more(&self.input, &newer.input, &|section, newer| match self.input.get(section)
-            {
-                Some(old) => only_more(old, newer, &|entry, _| is_new(section, entry)),
-                None => match newer {
-                    Value::Object(entries) => entries.keys().all(|entry| is_new(section, entry)),
-                    _ => true,
-                },
-            })
-    }
-}
-
-/// Whether an object is another with entries more, all of which `may_be_new`, as may those be that differ.
-fn only_more(less: &Value, more: &Value, may_be_new: &dyn Fn(&str, &Value) -> bool) -> bool {
-    let (Value::Object(less), Value::Object(more)) = (less, more) else { return less == more };
-    less.keys().all(|key| more.contains_key(key))
-        && more.iter().all(|(key, value)| less.get(key) == Some(value) || may_be_new(key, value))
 }
 
 /// A file as a case of its folder; `None` where a replay would refuse it.
@@ -226,7 +219,7 @@ fn case(folder: Folder<'_>, path: &str) -> Option<Stored> {
     let newest = folder.contract.map_or(u64::MAX, |contract| u64::from(contract.version));
     let found = fields.remove("found").unwrap_or_default();
     let clause = found.get("clause").and_then(Value::as_str).unwrap_or_default().to_owned();
-    (is_own && version <= newest).then_some(Stored { input, clause, version })
+    (is_own && version <= newest).then_some(Stored { input, clause })
 }
 
 /// The first place where two cases differ, with both values.

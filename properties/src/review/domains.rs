@@ -35,6 +35,13 @@ fn elements(domain: &Domain) -> Option<Elements> {
         Domain::Positive => Elements { low: 0.0, zero: false, ..FINITE },
         Domain::Nonzero => Elements { zero: false, ..FINITE },
         Domain::Range([low, high]) => Elements { low: *low, high: *high, ..FINITE },
+        Domain::RangeOrInfinite([low, high]) => Elements {
+            low: *low,
+            high: *high,
+            negative_infinity: true,
+            positive_infinity: true,
+            ..FINITE
+        },
         Domain::AtMost(high) => Elements { high: *high, negative_infinity: true, ..FINITE },
         Domain::RowNorm(_) => return None,
     };

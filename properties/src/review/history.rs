@@ -14,8 +14,15 @@ pub const ELSEWHERE: &str = "contracts/history.yaml";
 
 /// Fewest words of a reason.
 const FEWEST_WORDS: usize = 4;
+/// Fewest of them that say something about this change and not about any.
+const FEWEST_OWN: usize = 2;
 /// Share of the words of two reasons, together, from which on one is the other touched up.
 const TOUCHED: f64 = 0.7;
+/// The same, whatever the two are about.
+const COPIED: f64 = 0.85;
+
+/// Words that a reason for anything can be made of.
+const OF_ANYTHING: &str = "a about after agreed all also an and any approved are as at be because been before better bound bounds but by can change changed changes clause contract correct could did discussed do does done fail failed fails failing fine fix fixed fixes for from good green had has have here in is issue it its just less link loosen loosened looser made make makes may merge more much must necessary need needed needs new no not now of ok okay old on only or other our pass passed passes passing please possible proper reason required review reviewed right see should simply since so some such temporary test tests than that the then there these they this to tolerance too update updated us use used value values very want was way we weaken weakened weaker well were what when which will with without work works would";
 
 /// One entry, from a contract's history or from the file beside them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -126,31 +133,46 @@ impl History {
         // The same word again says no more, and neither does a letter or a number.
         let said: BTreeSet<&str> =
             because.split(' ').filter(own).flat_map(words).filter(|word| is_word(word)).collect();
-        if said.len() < FEWEST_WORDS {
+        let of_anything = |word: &&&str| OF_ANYTHING.split(' ').any(|other| other == **word);
+        let own = said.len() - said.iter().filter(of_anything).count();
+        if said.len() < FEWEST_WORDS || own < FEWEST_OWN {
             return Some(format!("`{}` gives no reason of its own", entry.because));
         }
         None
     }
 
-    /// Whether an entry is an old one in other words, few of which are other: of the same clause, or in
-    /// the old one's place.
+    /// Whether an entry is an old one in other words, few of which are other; fewer still where it is
+    /// about another clause and the old one is still there.
     fn is_touched_up(&self, old: &Entry, entry: &Entry) -> bool {
         let replaced = !self.after.contains(old);
-        let shared = old.clauses.iter().any(|clause| entry.clauses.contains(clause));
-        if !replaced && !shared {
-            return false;
-        }
+        let shared = old.clauses.is_empty()
+            || old.clauses.iter().any(|clause| entry.clauses.contains(clause));
+        let least = if replaced || shared { TOUCHED } else { COPIED };
         let (a, b) = (plain(&old.because), plain(&entry.because));
         let of = |text: &'_ str| text.split(' ').flat_map(words).map(str::to_owned).collect();
         let (a, b): (BTreeSet<String>, BTreeSet<String>) = (of(&a), of(&b));
         let both = a.intersection(&b).count() as f64;
-        2.0 * both >= TOUCHED * (a.len() + b.len()) as f64
+        2.0 * both >= least * (a.len() + b.len()) as f64
+    }
+}
+
+/// A letter as it looks: without marks, and the Latin one where others look the same.
+fn seen(c: char) -> Option<char> {
+    const ALIKE: &str = "аaеeоoрpсcуyхxіiјjѕsһhԁdгrкkмmтtвbнhοoαaνvρpτtυuιiκk";
+    match c {
+        '\u{300}'..='\u{36f}' => None,
+        '\u{ff21}'..='\u{ff5a}' => char::from_u32(u32::from(c) - 0xfee0),
+        c if super::show::is_trick(c) => None,
+        c => {
+            let at = ALIKE.chars().step_by(2).position(|other| other == c);
+            at.map_or(Some(c), |at| ALIKE.chars().nth(2 * at + 1))
+        }
     }
 }
 
 /// Words alone, in small letters.
 fn plain(text: &str) -> String {
-    let text: String = text.chars().filter(|c| !super::show::is_trick(*c)).collect();
+    let text: String = text.to_lowercase().chars().filter_map(seen).collect();
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
@@ -188,9 +210,16 @@ mod tests {
         {
             assert_eq!(fault(because), None, "{because}");
         }
-        for because in
-            ["x x x x", "1 2 3 4", "asdf asdf asdf asdf", "the tolerance of o bf16", "舍入", ""]
-        {
+        for because in [
+            "x x x x",
+            "1 2 3 4",
+            "asdf asdf asdf asdf",
+            "the tolerance of o bf16",
+            "舍入",
+            "",
+            "this is a fine change and was discussed",
+            "the tests would not pass with the old value",
+        ] {
             assert!(fault(because).is_some(), "{because}");
         }
     }
@@ -214,12 +243,14 @@ mod tests {
             "the keys are scaled now, which rounds each operand once more again",
             "The keys are scaled now - which rounds every operand once more",
             "the keys are sc\u{200b}aled now, which rounds each operand once more",
+            "thе kеys аrе scаlеd nоw, which rоunds еасh ореrаnd оnсе mоrе",
+            "the ke\u{301}ys are\u{301} scale\u{301}d now, which rounds e\u{301}ach operand once\u{301} more",
         ] {
             assert!(fault(true, &entry("tolerance.o.bf16", because)).is_some(), "{because}");
             assert!(fault(false, &entry("tolerance.o.f16", because)).is_some(), "{because}");
         }
         // Another clause beside the old one, or another reason, is new.
-        let alike = "the keys are scaled now, which rounds every operand once more";
+        let alike = "keys of the state are scaled as well, so each operand of it rounds once more";
         assert_eq!(fault(true, &entry("tolerance.s.bf16", alike)), None);
         let other = "products of the gates are summed in another order since the split";
         assert_eq!(fault(true, &entry("tolerance.o.bf16", other)), None);

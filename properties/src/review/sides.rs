@@ -20,6 +20,8 @@ pub struct Record {
     seen: HashSet<Change>,
     /// Places that have only another name: the base's, the head's.
     renamed: HashMap<String, String>,
+    /// The same, from the head's to the base's.
+    old_names: HashMap<String, String>,
 }
 
 /// Two contracts and what was found between them.
@@ -177,8 +179,8 @@ impl Record {
         says: String,
         (before, after): (Option<String>, Option<String>),
     ) {
-        let clause = clause.to_owned();
-        let change = Change { clause, was: None, class, says, before, after, reason: None };
+        let (clause, was) = (clause.to_owned(), self.old_names.get(clause).cloned());
+        let change = Change { clause, was, class, says, before, after, reason: None };
         if self.seen.insert(change.clone()) {
             self.changes.push(change);
         }
@@ -316,6 +318,7 @@ impl Record {
     pub fn renamed(&mut self, section: &str, old: &str, new: &str) {
         let (was, clause) = (format!("{section}.{old}"), format!("{section}.{new}"));
         self.renamed.insert(was.clone(), clause.clone());
+        self.old_names.insert(clause.clone(), was.clone());
         self.changes.push(Change {
             says: format!("`{was}` is now called `{clause}`"),
             clause,

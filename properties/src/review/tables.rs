@@ -210,7 +210,9 @@ impl Side {
                 true => (owner, place),
                 false => (String::new(), format!("{owner} | {place}")),
             };
-            side.equivalents.insert(key, reason);
+            // Two rows of one place are both.
+            let old = side.equivalents.entry(key).or_default();
+            *old = if old.is_empty() { reason } else { format!("{old}; {reason}") };
         }
         for row in lines(tree, SPILLS)? {
             let (entry, bytes) = (field(&row, 0), field(&row, 1));
@@ -218,6 +220,10 @@ impl Side {
             let owner = owners.max_by_key(|name| name.len()).copied().unwrap_or_default();
             let reason = row.get(2..).unwrap_or_default().join(" ");
             let key = (owner.to_owned(), within(all, &entry));
+            let bytes = match side.spills.get(&key) {
+                Some(other) => format!("{}; {bytes}", other.bytes),
+                None => bytes,
+            };
             side.spills.insert(key, Excuse { entry, bytes, reason });
         }
         for row in lines(tree, RESOURCES)?.into_iter().filter(|row| field(row, 0) != "module") {

@@ -460,8 +460,11 @@ fn drawn_cases_of_every_contract_end_with_one_element() {
     }
 }
 
+/// A case and what fails of it.
+type Planted = (Case, fn(&Case) -> bool);
+
 /// What every thread count must agree on: a failure of structure, one of values, one of words.
-fn planted() -> Vec<(Case, fn(&Case) -> bool)> {
+fn planted() -> Vec<Planted> {
     vec![
         (chunk_case(), |case| case.lists["seq_len"].iter().filter(|len| **len > 17).count() >= 2),
         (argmax_case(), |case| {

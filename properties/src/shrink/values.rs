@@ -52,7 +52,9 @@ pub(super) fn base_bits(domain: Option<&Domain>, dtype: DType) -> u64 {
     match domain {
         Some(Domain::Positive | Domain::Nonzero) => dtype.round_from_f64(1.0),
         Some(Domain::AtMost(most)) => dtype.round_from_f64(most.min(0.0)),
-        Some(Domain::Range([low, high])) => dtype.round_from_f64(0f64.clamp(*low, high.max(*low))),
+        Some(Domain::Range([low, high]) | Domain::RangeOrInfinite([low, high])) => {
+            dtype.round_from_f64(0f64.clamp(*low, high.max(*low)))
+        }
         _ => 0,
     }
 }

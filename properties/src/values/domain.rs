@@ -16,6 +16,9 @@ pub fn admits(domain: &Domain, dtype: DType, bits: u64) -> bool {
         Domain::Positive => value.is_finite() && value > 0.0,
         Domain::Nonzero => value.is_finite() && value != 0.0,
         Domain::Range([low, high]) => value >= *low && value <= *high,
+        Domain::RangeOrInfinite([low, high]) => {
+            value.is_infinite() || value >= *low && value <= *high
+        }
         Domain::AtMost(most) => value <= *most,
     }
 }
@@ -39,7 +42,9 @@ pub fn in_domain(domain: &Domain, dtype: DType, bits: u64) -> u64 {
         Domain::Positive => rounded(dtype, finite.abs()),
         Domain::Nonzero if finite == 0.0 => rounded(dtype, 1.0),
         Domain::Nonzero => rounded(dtype, finite),
-        Domain::Range([low, high]) => inside(dtype, finite.clamp(*low, *high), *low, *high),
+        Domain::Range([low, high]) | Domain::RangeOrInfinite([low, high]) => {
+            inside(dtype, finite.clamp(*low, *high), *low, *high)
+        }
         Domain::AtMost(most) => inside(dtype, finite.min(*most), f64::NEG_INFINITY, *most),
     }
 }

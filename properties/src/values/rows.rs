@@ -91,6 +91,7 @@ impl<'a> Rows<'a> {
             }
             Values::Ties { places } => tied_row(dtype, key, places, row),
             Values::Crowd { band, count } => crowded_row(dtype, key, *band, *count, row),
+            Values::Contenders(most) => contended_row(dtype, key, *most, row),
             Values::Masked { survivors } => masked_row(dtype, key, survivors, row),
             Values::Planted { value, at } => {
                 each(dtype, key, row, normal);
@@ -148,7 +149,7 @@ pub(super) fn stays_inside(values: &Values, domain: &Domain) -> bool {
         Domain::Any => true,
         // f16 is the narrowest type that holds normal deviates.
         Domain::Finite => low >= -65504.0 && high <= 65504.0,
-        Domain::Range(ends) => low >= ends[0] && high <= ends[1],
+        Domain::Range(ends) | Domain::RangeOrInfinite(ends) => low >= ends[0] && high <= ends[1],
         Domain::AtMost(most) => high <= *most,
         Domain::Positive | Domain::Nonzero | Domain::RowNorm(_) => false,
     };
@@ -179,7 +180,9 @@ fn ramp(field: &Field<'_>, flat: u64) -> u64 {
     }
     let exact = 1u64 << (mantissa_bits(dtype) + 1);
     let high = match field.domain {
-        Domain::Range([_, high]) | Domain::AtMost(high) => *high,
+        Domain::Range([_, high]) | Domain::RangeOrInfinite([_, high]) | Domain::AtMost(high) => {
+            *high
+        }
         Domain::RowNorm(most) => *most,
         _ => dtype.largest_finite(),
     };
@@ -316,6 +319,46 @@ fn crowded_row(dtype: DType, key: u64, [low, high]: [f64; 2], count: u64, row: &
             low - 1.0 - 8.0 * uniform(drawn)
         };
         *bits = rounded(dtype, value);
+    }
+}
+
+/// A few contenders above one background: a quarter of the rows have numbers far below all of them, a
+/// quarter −∞, a quarter NaN, a quarter −∞ and NaN mixed; and as often the contenders are equal, differ
+/// in their last bits, are −∞, zeros of either sign, or differ much. Half of the rows have one alone, a quarter
+/// up to sixteen, a quarter up to `most`.
+fn contended_row(dtype: DType, key: u64, most: u64, row: &mut [u64]) {
+    let len = row.len() as u64;
+    if len == 0 {
+        return;
+    }
+    let whole = |number: usize| word(key, WHOLE_ROW + number);
+    let (nothing, lowest) = (dtype.poison(Poison::Quiet), rounded(dtype, f64::NEG_INFINITY));
+    match below(whole(0), 4) {
+        0 => each(dtype, key, row, |w| -64.0 + normal(w)),
+        1 => row.fill(lowest),
+        2 => row.fill(nothing),
+        _ => {
+            for (column, bits) in row.iter_mut().enumerate() {
+                *bits = if word(key, column) & 1 == 0 { nothing } else { lowest };
+            }
+        }
+    }
+    let base = [1.0, -1.0, 0.25, -24.0, f64::NEG_INFINITY][below(whole(1), 5) as usize];
+    let kind = below(whole(2), 4);
+    let few = [1, 1, 16, most][below(whole(3), 4) as usize].min(most);
+    let count = 1 + below(whole(4), few);
+    let is_run = whole(5) & 1 == 0;
+    let start = below(whole(6), len);
+    for number in 0..count.min(len) {
+        let drawn = word(!key, number as usize);
+        let place = if is_run { (start + number) % len } else { below(drawn, len) };
+        let noise = word(drawn, 1);
+        row[place as usize] = match kind {
+            0 => rounded(dtype, base),
+            1 => rounded(dtype, base.max(-24.0)) + (noise & 3),
+            2 => rounded(dtype, if noise & 1 == 0 { 0.0 } else { -0.0 }),
+            _ => rounded(dtype, base + between(noise, -4.0, 4.0)),
+        };
     }
 }
 

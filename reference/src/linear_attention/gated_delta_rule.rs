@@ -109,6 +109,10 @@ pub struct Recurrence {
     pub one_plus_gamma_32: Vec<f64>,
     /// ‖M‖/‖S‖ of the final state: how far paths cancel, `[slots,Hv]`; 0 where S is zero.
     pub paths_ratio: Vec<f64>,
+    /// The state after each row, `[rows,Hv,Dv,Dk]`; empty unless asked for.
+    pub s_by_row: Vec<f64>,
+    /// Its M, likewise.
+    pub s_by_row_paths: Vec<f64>,
 }
 
 /// Advances every sequence from its slot of `initial` (`[slots,Hv,Dv,Dk]`), or from zero without one.
@@ -122,7 +126,34 @@ pub fn gated_delta_rule(
     slots: usize,
     initial: Option<&[f64]>,
 ) -> Recurrence {
+    recurrence(heads, rows, sequences, slots, initial, 0)
+}
+
+/// As [`gated_delta_rule`], and the state after every row.
+///
+/// # Panics
+/// Likewise.
+pub fn gated_delta_rule_by_row(
+    heads: Heads,
+    rows: Rows<'_>,
+    sequences: &[Sequence],
+    slots: usize,
+    initial: Option<&[f64]>,
+) -> Recurrence {
+    let row_count = rows.beta.len() / heads.value_heads;
+    recurrence(heads, rows, sequences, slots, initial, row_count)
+}
+
+fn recurrence(
+    heads: Heads,
+    rows: Rows<'_>,
+    sequences: &[Sequence],
+    slots: usize,
+    initial: Option<&[f64]>,
+    kept_rows: usize,
+) -> Recurrence {
     let state_count = slots * heads.slot_count();
+    let kept_count = kept_rows * heads.slot_count();
     let mut result = Recurrence {
         o: vec![0.0; rows.v.len()],
         o_paths: vec![0.0; rows.v.len()],
@@ -133,6 +164,8 @@ pub fn gated_delta_rule(
         rounding_walk: vec![0.0; slots * heads.value_heads],
         one_plus_gamma_32: vec![0.0; slots * heads.value_heads],
         paths_ratio: vec![0.0; slots * heads.value_heads],
+        s_by_row: vec![0.0; kept_count],
+        s_by_row_paths: vec![0.0; kept_count],
     };
     for sequence in sequences {
         let Some(slot) = sequence.slot else { continue };
@@ -170,6 +203,14 @@ impl Head<'_> {
             }
             for (row, gate) in (self.sequence.first_row..).zip(&gates) {
                 self.advance_tile(&mut tile, row, *gate, first..first + lanes, gamma, result);
+                if !result.s_by_row.is_empty() {
+                    let at = ((row * value_heads + self.value_head) * value_dim + first) * key_dim;
+                    let kept = at..at + lanes * key_dim;
+                    tile.store(
+                        &mut result.s_by_row[kept.clone()],
+                        &mut result.s_by_row_paths[kept],
+                    );
+                }
             }
             let stored = state.start..state.start + lanes * key_dim;
             tile.store(&mut result.s[stored.clone()], &mut result.s_paths[stored.clone()]);

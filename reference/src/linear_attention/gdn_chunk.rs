@@ -16,7 +16,7 @@ use crate::{Inputs, Outputs};
 /// If a name is missing or the inputs contradict their contract (a slot outside the pool, sequences
 /// longer than the rows).
 pub fn gdn_chunk(inputs: &Inputs) -> Outputs {
-    let read = GatedDeltaInputs::read(inputs);
+    let read = GatedDeltaInputs::read(inputs, inputs.tensor("g").to_f64());
     let initial = match inputs.word("initial_state") {
         "slot" => Some(inputs.tensor("s").to_f64()),
         "zero" => None,
@@ -28,7 +28,7 @@ pub fn gdn_chunk(inputs: &Inputs) -> Outputs {
 }
 
 /// Sequences of these lengths one after the other; a negative slot is a skipped one.
-fn end_to_end(lengths: &[i64], slots: &[i64]) -> Vec<Sequence> {
+pub(super) fn end_to_end(lengths: &[i64], slots: &[i64]) -> Vec<Sequence> {
     let mut first_row = 0;
     let mut sequences = Vec::with_capacity(lengths.len());
     for (length, slot) in lengths.iter().zip(slots) {

@@ -16,8 +16,9 @@ pub(super) struct GatedDeltaInputs {
 }
 
 impl GatedDeltaInputs {
-    /// Reads q, k, v, g, beta, `scale`, `slots` and `head_map`; head counts come from the shapes.
-    pub(super) fn read(inputs: &Inputs) -> GatedDeltaInputs {
+    /// Reads q, k, v, beta, `scale`, `slots` and `head_map`; head counts come from the shapes. The
+    /// logarithm of the decay, `[rows,Hv]`, is the caller's.
+    pub(super) fn read(inputs: &Inputs, log_decay: Vec<f64>) -> GatedDeltaInputs {
         let extent = |tensor: &str, axis: usize| inputs.tensor(tensor).shape[axis] as usize;
         let map = match inputs.word("head_map") {
             "block" => HeadMap::Block,
@@ -36,7 +37,7 @@ impl GatedDeltaInputs {
             q: inputs.tensor("q").to_f64(),
             k: inputs.tensor("k").to_f64(),
             v: inputs.tensor("v").to_f64(),
-            g: inputs.tensor("g").to_f64(),
+            g: log_decay,
             beta: inputs.tensor("beta").to_f64(),
             scale: inputs.scalar("scale"),
         }

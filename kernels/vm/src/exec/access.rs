@@ -1,6 +1,7 @@
 //! Loads of a warp, and what loads and stores share. Consecutive and equal addresses take a
 //! short way; whatever it refuses goes lane by lane, and there the faults are named.
 
+use super::cluster;
 use super::deliver::deliver;
 use super::lane::{ones32, ones64};
 use super::machine::{Machine, Trouble};
@@ -11,7 +12,7 @@ use crate::memory::{Page, marks};
 use crate::program::{Access, Class, Reg};
 use crate::race::{Act, Foe, Races};
 use crate::shared::{SharedFault, Touch, Toucher};
-use crate::space::{DATA_BASE, LOCAL_BASE, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
+use crate::space::{DATA_BASE, LOCAL_BASE, OWN_BYTES, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
 use crate::syntax::Space;
 use std::ops::Range;
 
@@ -22,6 +23,8 @@ pub(crate) const GLOBAL_START: u64 = 1 << 40;
 pub(crate) enum Target {
     Global(u64),
     Shared(u64),
+    /// Of another block of the cluster, as the address names it.
+    Cluster(u64),
     Local(u64),
     Param(u64),
     /// The module's own variables.
@@ -32,6 +35,8 @@ pub(crate) enum Target {
 pub(crate) fn resolve(space: Space, address: u64) -> Target {
     match space {
         Space::Shared => Target::Shared(address),
+        Space::Cluster if address < OWN_BYTES => Target::Shared(address),
+        Space::Cluster => Target::Cluster(address),
         Space::Local => Target::Local(address),
         Space::Param => Target::Param(address),
         Space::Const => Target::Data(address.wrapping_sub(DATA_BASE)),
@@ -40,7 +45,7 @@ pub(crate) fn resolve(space: Space, address: u64) -> Target {
             if window(DATA_BASE) {
                 Target::Data(address - DATA_BASE)
             } else if space == Space::Generic && window(SHARED_BASE) {
-                Target::Shared(address - SHARED_BASE)
+                resolve(Space::Cluster, address - SHARED_BASE)
             } else if space == Space::Generic && window(LOCAL_BASE) {
                 Target::Local(address - LOCAL_BASE)
             } else if space == Space::Generic && window(PARAM_BASE) {
@@ -172,21 +177,26 @@ pub(crate) fn shared_trouble(
     bytes: u32,
     store: bool,
 ) -> Box<Trouble> {
+    let visited = machine.cluster.visitor().is_some();
+    let space = if visited { MemorySpace::Cluster } else { MemorySpace::Shared };
     match fault {
-        SharedFault::OutOfBounds => {
-            machine.out_of_bounds(MemorySpace::Shared, offset, bytes, store)
+        SharedFault::OutOfBounds => machine.out_of_bounds(space, offset, bytes, store),
+        SharedFault::Uninitialised { offset } => {
+            FaultKind::Uninitialised { space, buffer: None, offset, access_bytes: bytes }.into()
         }
-        SharedFault::Uninitialised { offset } => FaultKind::Uninitialised {
-            space: MemorySpace::Shared,
-            buffer: None,
-            offset,
-            access_bytes: bytes,
+        SharedFault::Race { race, mut other } => {
+            let rank = machine.cluster.rank_at_hand();
+            let kind = if visited || other.block.is_some() {
+                FaultKind::ClusterRace { rank, offset, access_bytes: bytes, race }
+            } else {
+                FaultKind::SharedRace { offset, access_bytes: bytes, race }
+            };
+            if visited {
+                let owner = machine.clusters.block(machine.cluster.number, rank);
+                other.block = other.block.or(Some(machine.clusters.number(owner) as u32));
+            }
+            Box::new(Trouble { kind, other: Some(other) })
         }
-        .into(),
-        SharedFault::Race { race, other } => Box::new(Trouble {
-            kind: FaultKind::SharedRace { offset, access_bytes: bytes, race },
-            other: Some(other),
-        }),
     }
 }
 
@@ -318,7 +328,7 @@ fn recorded(
 
 /// Whether nobody may store to any of the bytes: nothing races with a load of them.
 #[inline(always)]
-fn constant(page: &Page, span: Range<usize>) -> bool {
+pub(super) fn constant(page: &Page, span: Range<usize>) -> bool {
     if page.constant {
         return true;
     }
@@ -403,19 +413,29 @@ pub(crate) fn acquire(machine: &mut Machine<'_>, target: Target, me: Toucher) {
         match target {
             Target::Global(address) => machine.races.acquire(me.thread / 32, address),
             Target::Data(offset) => machine.races.acquire(me.thread / 32, DATA_BASE + offset),
-            // Threads of a block may learn from each other.
-            Target::Shared(_) => machine.races.meet(),
+            Target::Shared(offset) => machine.learn(offset, me),
+            // What is wrong with the address, the load says.
+            Target::Cluster(address) => {
+                let _ = machine.reach(address, me, |machine, offset| {
+                    machine.learn(offset, me);
+                    Ok(())
+                });
+            }
             _ => {}
         }
     }
 }
 
-/// What an access of another block stands against it, as a fault.
+/// What an access of another block or warp stands against it, as a fault.
 #[cold]
 pub(crate) fn block_race(machine: &Machine<'_>, address: u64, foe: Foe) -> Box<Trouble> {
     let address = address + foe.byte as u64;
     let buffer = machine.buffer_place(address);
-    let kind = FaultKind::BlockRace { buffer, address, race: foe.race };
+    let race = foe.race;
+    let kind = match foe.other.block {
+        Some(_) => FaultKind::BlockRace { buffer, address, race },
+        None => FaultKind::WarpRace { buffer, address, race },
+    };
     Box::new(Trouble { kind, other: Some(foe.other) })
 }
 
@@ -495,7 +515,7 @@ pub(crate) fn read_one<const CHECKS: bool>(
                 return Ok(());
             }
             if CHECKS && machine.races.on && !constant(page, at..at + len) {
-                let act = Act { store: false, strong, harmless: false };
+                let act = Act { store: false, strong, harmless: false, same: false };
                 let page_len = page.data.len();
                 if let Err(foe) = machine.races.touch(&mut page.shadow, page_len, at, len, me, act)
                 {
@@ -520,6 +540,7 @@ pub(crate) fn read_one<const CHECKS: bool>(
                 None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
             }
         }
+        Target::Cluster(address) => return cluster::read(machine, address, out, me, strong),
         _ => return read_other::<CHECKS>(machine, target, out, me, strong),
     }
     Ok(())
@@ -562,11 +583,11 @@ fn read_other<const CHECKS: bool>(
                 None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
             }
             if CHECKS && machine.races.on && machine.module.writable[offset as usize] {
-                let act = Act { store: false, strong, harmless: false };
+                let act = Act { store: false, strong, harmless: false, same: false };
                 touch_data(machine, offset, len, me, act)?;
             }
         }
-        Target::Global(_) | Target::Shared(_) => {}
+        Target::Global(_) | Target::Shared(_) | Target::Cluster(_) => {}
     }
     Ok(())
 }
@@ -590,6 +611,7 @@ pub(crate) fn space_of(target: Target) -> (MemorySpace, u64) {
     match target {
         Target::Global(at) => (MemorySpace::Global, at),
         Target::Shared(at) => (MemorySpace::Shared, at),
+        Target::Cluster(at) => (MemorySpace::Cluster, at % OWN_BYTES),
         Target::Local(at) => (MemorySpace::Local, at),
         Target::Param(at) => (MemorySpace::Param, at),
         Target::Data(at) => (MemorySpace::Const, at),

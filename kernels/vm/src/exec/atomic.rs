@@ -54,6 +54,7 @@ fn each<const CHECKS: bool, const BYTES: usize>(
     if let Some(base) = window
         && CHECKS
         && BYTES == 4
+        && !machine.cluster.is_several()
     {
         left = words(warp, machine, what, mask, pc, base, &mut before, &f);
         if left == 0 {
@@ -133,7 +134,7 @@ fn rest<const CHECKS: bool, const BYTES: usize>(
         let (a, b) = (warp.value(what.a, lane), warp.value(what.b, lane));
         let target = resolve(what.space, addresses[lane]);
         let me = toucher(warp, lane, pc);
-        let shared = matches!(target, Target::Shared(_));
+        let shared = matches!(target, Target::Shared(_) | Target::Cluster(_));
         if CHECKS {
             acquire(machine, target, me);
         }
@@ -176,7 +177,7 @@ fn half(old: u64, a: u64, format: Narrow) -> u64 {
 }
 
 #[inline(always)]
-fn combine(what: &Atomic, old: u64, a: u64, b: u64, shared: bool) -> u64 {
+pub(super) fn combine(what: &Atomic, old: u64, a: u64, b: u64, shared: bool) -> u64 {
     let long = what.width_bytes == 8;
     let signed = |x: u64| if long { x as i64 } else { i64::from(x as i32) };
     match what.op {

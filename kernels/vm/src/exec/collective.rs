@@ -1,5 +1,6 @@
 //! Block barriers and the `.sync` operations of a warp.
 
+use super::cluster;
 use super::machine::{Machine, Trouble};
 use super::step::{Laned, Raised};
 use super::strict;
@@ -8,7 +9,19 @@ use crate::fault::FaultKind;
 use crate::program::{Action, Barrier, BarrierKind, Shuffle, ShuffleMode, Vote, VoteKind};
 use crate::shared::LAST_CLOCK;
 
+/// The lanes of a warp meet.
+#[inline(always)]
+pub(super) fn order_lanes(warp: &mut Warp, machine: &mut Machine<'_>) {
+    if warp.clock >= LAST_CLOCK {
+        machine.shared.forget();
+        machine.shared.next_epoch();
+        warp.clock = 0;
+    }
+    warp.clock += 1;
+}
+
 /// Lanes arrive at a block barrier. Returns those that now wait (all but for `bar.arrive`).
+#[cfg_attr(feature = "libfuzzer", inline(always))]
 pub(crate) fn arrive(
     warp: &mut Warp,
     machine: &mut Machine<'_>,
@@ -16,11 +29,17 @@ pub(crate) fn arrive(
     mask: u32,
     pc: u32,
 ) -> Result<u32, Laned> {
+    match barrier.kind {
+        BarrierKind::ClusterArrive { release } => {
+            return cluster::arrive(warp, machine, mask, release).map(|()| 0);
+        }
+        BarrierKind::ClusterWait => return cluster::wait(warp, machine, mask, pc),
+        _ => {}
+    }
     let first = mask.trailing_zeros() as usize & 31;
     let id = warp.word(barrier.id)[first];
     let count = barrier.count.map(|slot| warp.word(slot)[first]);
-    let bad = id > 15 && barrier.kind != BarrierKind::Cluster
-        || count.is_some_and(|c| c % 32 != 0 || c == 0);
+    let bad = id > 15 || count.is_some_and(|c| c % 32 != 0 || c == 0);
     if bad {
         let kind = FaultKind::BadBarrier { barrier: id, count };
         return Err((first as u32, kind.into()));
@@ -122,12 +141,7 @@ fn group(
 ) -> Result<(), Laned> {
     match *action {
         Action::WarpSync { .. } => {
-            if warp.clock >= LAST_CLOCK {
-                machine.shared.forget();
-                machine.shared.next_epoch();
-                warp.clock = 0;
-            }
-            warp.clock += 1;
+            order_lanes(warp, machine);
             Ok(())
         }
         Action::Shuffle(i) | Action::Exchange(i) => {
@@ -228,6 +242,7 @@ fn sources(source: impl Fn(i32) -> (i32, bool)) -> ([i32; 32], u32) {
     (from, inside)
 }
 
+#[cfg_attr(feature = "libfuzzer", inline(always))]
 fn vote(warp: &mut Warp, what: &Vote, mask: u32) {
     let values = |warp: &Warp| {
         let mut out = [0u64; 32];
@@ -313,11 +328,12 @@ fn reduce(kind: VoteKind, x: u32, y: u32) -> u32 {
 }
 
 /// Opens barriers that have everyone. Returns whether any opened.
+#[cfg_attr(feature = "libfuzzer", inline(always))]
 pub(crate) fn release(
     warps: &mut [Warp],
     machine: &mut Machine<'_>,
 ) -> Result<bool, (usize, Box<Raised>)> {
-    let mut opened = false;
+    let mut opened = cluster::open(warps, machine);
     for id in 0..machine.gates.len() as u8 {
         let gate = machine.gates[usize::from(id)];
         let needed = if gate.expected == 0 { machine.alive_threads } else { gate.expected };
@@ -392,8 +408,12 @@ pub(crate) fn deadlock(warps: &[Warp], machine: &Machine<'_>) -> (usize, u32, u3
         (Some((first, w, fragment)), Some(second), None) => (
             w,
             fragment,
-            FaultKind::BarrierMismatch { first: u32::from(first), second: u32::from(second) },
+            FaultKind::BarrierMismatch {
+                first: first.min(second).into(),
+                second: first.max(second).into(),
+            },
         ),
+        (Some((cluster::GATE, w, fragment)), None, None) => (w, fragment, cluster::stuck(machine)),
         (Some((id, w, fragment)), None, None) => {
             let gate = machine.gates[usize::from(id)];
             let exited = machine.alive_threads < machine.block_threads;

@@ -11,6 +11,9 @@ use crate::program::Copying;
 use crate::shared::{Touch, Toucher};
 use crate::syntax::Space;
 
+/// Copies of a warp under way; of more, the oldest arrives: it may at any time.
+const MOST_PENDING: usize = 1 << 12;
+
 /// A copy instruction under way: its bytes are not there before the wait.
 #[derive(Clone, Copy)]
 pub(crate) struct PendingCopy {
@@ -49,6 +52,11 @@ pub(crate) fn copy<const CHECKS: bool>(
     let commits = machine.commits[w];
     let mut all = std::mem::take(&mut machine.copies[w]);
     let mut left = mask;
+    if all.len() >= MOST_PENDING
+        && let Some(oldest) = all.pop_front()
+    {
+        land::<CHECKS>(machine, &oldest, oldest.mask, oldest.first)?;
+    }
     while left != 0 {
         // Lanes with one number of commits: as a rule all.
         let group = commits[left.trailing_zeros() as usize & 31];
@@ -226,18 +234,28 @@ pub(crate) fn wait<const CHECKS: bool>(
         } & mask
             & copy.mask;
         copy.mask &= !ripe;
-        let first = toucher(warp, 0, pc);
-        match copy.bytes_per_lane {
-            16 => arrive::<CHECKS, 16>(machine, copy, ripe, first)?,
-            8 => arrive::<CHECKS, 8>(machine, copy, ripe, first)?,
-            _ => arrive::<CHECKS, 4>(machine, copy, ripe, first)?,
-        }
+        land::<CHECKS>(machine, copy, ripe, toucher(warp, 0, pc))?;
     }
     while all.front().is_some_and(|copy| copy.mask == 0) {
         all.pop_front();
     }
     machine.copies[w] = all;
     Ok(())
+}
+
+/// Lets the bytes of some lanes arrive.
+#[inline(always)]
+fn land<const CHECKS: bool>(
+    machine: &mut Machine<'_>,
+    copy: &PendingCopy,
+    mask: u32,
+    first: Toucher,
+) -> Result<(), Laned> {
+    match copy.bytes_per_lane {
+        16 => arrive::<CHECKS, 16>(machine, copy, mask, first),
+        8 => arrive::<CHECKS, 8>(machine, copy, mask, first),
+        _ => arrive::<CHECKS, 4>(machine, copy, mask, first),
+    }
 }
 
 #[inline(always)]
@@ -308,13 +326,10 @@ pub(super) fn arrived(
             copy.mask &= !ripe;
             copy.tracked = 0;
             let first = copy.first;
-            let done = match (machine.checks, copy.bytes_per_lane) {
-                (true, 16) => arrive::<true, 16>(machine, copy, ripe, first),
-                (true, 8) => arrive::<true, 8>(machine, copy, ripe, first),
-                (true, _) => arrive::<true, 4>(machine, copy, ripe, first),
-                (false, 16) => arrive::<false, 16>(machine, copy, ripe, first),
-                (false, 8) => arrive::<false, 8>(machine, copy, ripe, first),
-                (false, _) => arrive::<false, 4>(machine, copy, ripe, first),
+            let done = if machine.checks {
+                land::<true>(machine, copy, ripe, first)
+            } else {
+                land::<false>(machine, copy, ripe, first)
             };
             done.map_err(|(_, trouble)| trouble)?;
         }

@@ -3,6 +3,7 @@
 //! them as the last one left them, and only what differs is set again.
 
 use super::Launch;
+use super::cluster::Clusters;
 use super::warp::{self, Longs, Warp, Words};
 use crate::module::Entry;
 use crate::program::{Class, Special};
@@ -14,7 +15,8 @@ pub(super) struct Crew {
     count: usize,
     /// What the registers hold: kernel, geometry and shared bytes, parameters.
     entry: u64,
-    shape: [[u32; 3]; 2],
+    shape: [[u32; 3]; 3],
+    explicit: bool,
     dynamic_shared_bytes: u32,
     parameters: Vec<u8>,
 }
@@ -34,11 +36,18 @@ impl Crew {
     }
 
     /// Readies the warps of a launch but for what each block sets.
-    pub fn prepare(&mut self, entry: &Entry, launch: &Launch<'_>, count: usize) {
+    pub fn prepare(
+        &mut self,
+        entry: &Entry,
+        launch: &Launch<'_>,
+        clusters: Clusters,
+        count: usize,
+    ) {
         self.count = count;
-        let shape = [launch.grid, launch.block];
+        let shape = [launch.grid, launch.block, clusters.dims];
         let same = self.entry == entry.id
             && self.shape == shape
+            && self.explicit == clusters.explicit
             && self.dynamic_shared_bytes == launch.dynamic_shared_bytes;
         if self.warps.len() < count {
             self.warps.resize_with(count, Warp::default);
@@ -52,8 +61,9 @@ impl Crew {
         if !same {
             (self.entry, self.shape) = (entry.id, shape);
             self.dynamic_shared_bytes = launch.dynamic_shared_bytes;
+            self.explicit = clusters.explicit;
             for (index, warp) in self.warps[..count].iter_mut().enumerate() {
-                constants(warp, index as u32, entry, launch);
+                constants(warp, index as u32, entry, launch, clusters);
             }
         }
         if !same || self.parameters != launch.parameters {
@@ -67,7 +77,7 @@ impl Crew {
 }
 
 /// Gives a warp its registers, constants and thread numbers.
-fn constants(warp: &mut Warp, index: u32, entry: &Entry, launch: &Launch<'_>) {
+fn constants(warp: &mut Warp, index: u32, entry: &Entry, launch: &Launch<'_>, clusters: Clusters) {
     warp.index = index;
     let size = [entry.words, entry.longs, entry.predicates].map(|n| n as usize);
     // What a thread may read before writing is zeroed at each block's start; the rest of the
@@ -84,7 +94,10 @@ fn constants(warp: &mut Warp, index: u32, entry: &Entry, launch: &Launch<'_>) {
         warp.longs[usize::from(*slot)].0 = [*value; 32];
     }
     for (special, reg) in &entry.specials {
-        let values = special_values(*special, index, entry, launch);
+        let values = match clusters.special(*special, [0; 3]) {
+            Some(value) => [value; 32],
+            None => special_values(*special, index, entry, launch),
+        };
         match reg.class {
             Class::Word => warp.words[usize::from(reg.slot)].0 = values,
             Class::Long => warp.longs[usize::from(reg.slot)].0 = values.map(u64::from),
@@ -134,7 +147,15 @@ fn special_values(special: Special, warp: u32, entry: &Entry, launch: &Launch<'_
         }
         Special::Ntid(axis) => same(launch.block[usize::from(axis).min(2)]),
         Special::Nctaid(axis) => same(launch.grid[usize::from(axis).min(2)]),
-        Special::Ctaid(_) | Special::Zero => same(0),
+        Special::Zero
+        | Special::Ctaid(_)
+        | Special::ClusterId(_)
+        | Special::ClusterCount(_)
+        | Special::ClusterCtaid(_)
+        | Special::ClusterNctaid(_)
+        | Special::ClusterRank
+        | Special::ClusterRanks
+        | Special::ExplicitCluster => same(0),
         Special::Lane => lanes(|lane| lane),
         Special::Warp => same(warp),
         Special::WarpCount => same((bx * by * bz).div_ceil(32)),

@@ -1,4 +1,5 @@
 //! The blocks under way: which one runs, for how long, and when none can get any further.
+//! The blocks of a cluster start together.
 //! A block leaves the floor for another when all it does is to poll memory that nobody changes, and
 //! more blocks start only then; a launch without polls runs block after block.
 //!
@@ -6,13 +7,15 @@
 //! back to exactly the state in which it last stood while no byte of memory changed. A loop that
 //! counts its polls, or looks at a clock, is left to the budget.
 
+use super::cluster::{self, Clusters};
 use super::machine::{Machine, Trouble};
 use super::resident::{Calm, Resident};
 use super::schedule::{Blocks, Schedule, Turns};
 use super::step::{Outcome, Raise, Raised};
-use super::{Launch, Limits, collective, mbarrier, place_of};
+use super::warp::Warp;
+use super::{Launch, Limits, collective, mbarrier};
 use crate::dispatch;
-use crate::fault::{FaultKind, MemorySpace};
+use crate::fault::{FaultKind, MemorySpace, WarpgroupFault};
 use crate::module::Entry;
 use crate::program::Action;
 use crate::rare::Rare;
@@ -47,7 +50,7 @@ pub(crate) enum Halt {
 /// How a block's time ended.
 enum Visit {
     Finished,
-    /// Nothing but polls.
+    /// Nothing but polls, or it waits for the others of its cluster.
     Waiting,
     /// Others may run.
     Over,
@@ -56,13 +59,15 @@ enum Visit {
 pub(crate) struct Floor<'a> {
     entry: &'a Entry,
     launch: &'a Launch<'a>,
+    clusters: Clusters,
     limits: &'a Limits,
+    /// Clusters that have not started.
     blocks: Blocks,
     turns: Turns,
     /// Started blocks that do not run, the next one first.
     aside: VecDeque<Box<Resident>>,
     spare: &'a mut Spare,
-    /// Blocks that may be under way at once, and whether memory rather than hardware says so.
+    /// Clusters that may be under way at once, and whether memory rather than hardware says so.
     room: usize,
     crowded: bool,
     /// Visits in a row that changed no memory, and the count of changes before them.
@@ -76,16 +81,21 @@ impl<'a> Floor<'a> {
     pub fn new(
         entry: &'a Entry,
         launch: &'a Launch<'a>,
+        clusters: Clusters,
         limits: &'a Limits,
         schedule: Schedule,
         spare: &'a mut Spare,
     ) -> Floor<'a> {
-        let total = launch.grid.iter().map(|n| u64::from(*n)).product();
+        let ranks = clusters.ranks();
+        let total: u64 = launch.grid.iter().map(|n| u64::from(*n)).product();
+        let total = total / u64::from(ranks);
         let (hardware, memory) = room(entry, launch, limits);
+        let [hardware, memory] = [hardware, memory].map(|n| (n / ranks as usize).max(1));
         let room = hardware.min(memory);
         Floor {
             entry,
             launch,
+            clusters,
             limits,
             blocks: Blocks::new(schedule, total, room),
             turns: Turns::new(schedule),
@@ -101,15 +111,16 @@ impl<'a> Floor<'a> {
 
     /// Blocks begun so far.
     pub fn started(&self) -> u64 {
-        self.blocks.started
+        self.blocks.started * u64::from(self.clusters.ranks())
     }
 
     /// Runs every block to its end.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn run(&mut self, machine: &mut Machine<'_>) -> Result<(), Halt> {
         let mut current = self.fresh();
         current.exchange(machine);
         let result = self.run_all(machine, &mut current);
-        current.exchange(machine);
+        self.put_down(machine, &mut current);
         // Some allocations are for the next launch.
         self.spare.extend(self.aside.drain(..));
         self.spare.push(current);
@@ -119,10 +130,12 @@ impl<'a> Floor<'a> {
     }
 
     /// Whether everybody has waited for so long that it is time to see who can go on.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn is_steady(&self) -> bool {
         self.turns.in_order() || self.quiet > 4 * (self.aside.len() + 1)
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn fresh(&mut self) -> Box<Resident> {
         // One that knows the kernel has its registers laid out; the others serve their own.
         let known = self.spare.iter().rposition(|spare| spare.knows(self.entry));
@@ -131,10 +144,11 @@ impl<'a> Floor<'a> {
             None if self.spare.len() < KEPT => Box::default(),
             None => self.spare.remove(0),
         };
-        resident.furnish(self.entry, self.launch);
+        resident.furnish(self.entry, self.launch, self.clusters);
         resident
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn run_all(
         &mut self,
         machine: &mut Machine<'_>,
@@ -143,7 +157,7 @@ impl<'a> Floor<'a> {
         let Some(mut number) = self.blocks.next(0) else {
             return Ok(());
         };
-        current.start(machine, number, place_of(number, self.launch.grid));
+        self.start(machine, current, number);
         loop {
             let steady = self.is_steady();
             let visit = self
@@ -157,17 +171,19 @@ impl<'a> Floor<'a> {
                     self.idle = 0;
                     // Those who waited may find what they waited for.
                     let pick = self.turns.pick(self.aside.len(), false);
-                    if let Some(next) = self.aside.remove(pick) {
-                        let mut ended = std::mem::replace(current, next);
-                        ended.exchange(machine);
-                        current.exchange(machine);
-                        self.spare.push(ended);
+                    if pick < self.aside.len() {
+                        self.put_down(machine, current);
+                        self.pass_on(current);
+                        if let Some(next) = self.aside.remove(pick) {
+                            self.spare.push(std::mem::replace(current, next));
+                        }
+                        self.take_up(machine, current);
                     } else {
                         match self.blocks.next(0) {
                             Some(next) => number = next,
                             None => return Ok(()),
                         }
-                        current.start(machine, number, place_of(number, self.launch.grid));
+                        self.start(machine, current, number);
                     }
                     continue;
                 }
@@ -185,23 +201,38 @@ impl<'a> Floor<'a> {
     }
 
     /// Another block's turn, if there is one.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn change(
         &mut self,
         machine: &mut Machine<'_>,
         current: &mut Box<Resident>,
     ) -> Result<(), Halt> {
         let under_way = self.aside.len() + 1;
-        let more =
-            under_way < self.room && (self.quiet > under_way || self.turns.another(under_way));
-        let next = if more { self.blocks.next(under_way) } else { None };
+        let ranks = self.clusters.ranks() as usize;
+        // The others of a cluster come before another cluster.
+        let ripe = self.quiet > under_way
+            || (ranks == 1 || !self.turns.in_order()) && self.turns.another(under_way);
+        let clusters = under_way.div_ceil(ranks);
+        let next = if clusters < self.room && ripe { self.blocks.next(clusters) } else { None };
         if let Some(number) = next {
             self.idle = 0;
-            let next = self.fresh();
-            self.lay_aside(machine, current, next);
-            current.start(machine, number, place_of(number, self.launch.grid));
+            let mut next = self.fresh();
+            std::mem::swap(current, &mut next);
+            self.put_down(machine, &mut next);
+            self.aside.push_back(next);
+            current.exchange(machine);
+            self.start(machine, current, number);
             return Ok(());
         }
         if self.idle >= under_way * 2 {
+            // Somebody who polls says more than who waits for others.
+            let polls = |block: &Resident| block.warps().iter().any(Warp::is_ready);
+            if !polls(current) {
+                let Some(next) = self.aside.iter().position(|block| polls(block)) else {
+                    return Err(self.deadlock(machine, current));
+                };
+                self.lay_aside(machine, current, next);
+            }
             if self.crowded && !self.blocks.is_empty() {
                 let pc = current.warps()[polling(self.entry, current)].poll.pc;
                 return Err(Halt::Crowded { waiting: under_way, pc });
@@ -209,22 +240,105 @@ impl<'a> Floor<'a> {
             return Err(self.no_progress(machine, current));
         }
         let pick = self.turns.pick(self.aside.len(), self.is_steady());
-        if let Some(next) = self.aside.remove(pick) {
-            self.lay_aside(machine, current, next);
-        }
+        self.lay_aside(machine, current, pick);
         Ok(())
     }
 
-    fn lay_aside(
-        &mut self,
-        machine: &mut Machine<'_>,
-        current: &mut Box<Resident>,
-        next: Box<Resident>,
-    ) {
-        let mut old = std::mem::replace(current, next);
-        old.exchange(machine);
+    /// Changes the running block for one of those laid aside, if there is that one.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    fn lay_aside(&mut self, machine: &mut Machine<'_>, current: &mut Box<Resident>, next: usize) {
+        if next >= self.aside.len() {
+            return;
+        }
+        self.put_down(machine, current);
+        if let Some(next) = self.aside.remove(next) {
+            let old = std::mem::replace(current, next);
+            self.aside.push_back(old);
+        }
+        self.take_up(machine, current);
+    }
+
+    /// Begins the blocks of a cluster, of which the first is the one that runs.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    fn start(&mut self, machine: &mut Machine<'_>, current: &mut Box<Resident>, cluster: u64) {
+        let ranks = self.clusters.ranks();
+        for rank in (1..ranks).chain([0]) {
+            let block = self.clusters.block(cluster, rank);
+            let number = if ranks == 1 { cluster } else { self.clusters.number(block) };
+            machine.cluster.begin(cluster, [rank, ranks], number as u32);
+            current.start(machine, number, block);
+            if rank != 0 {
+                let mut next = self.fresh();
+                std::mem::swap(current, &mut next);
+                next.exchange(machine);
+                current.exchange(machine);
+                self.aside.push_back(next);
+            }
+        }
+        let clusters = self.clusters;
+        let number = |rank| clusters.number(clusters.block(cluster, rank)) as u32;
+        machine.cluster.hold(machine.block_threads, number);
+        self.lend(machine);
+    }
+
+    /// A block goes on: what it shares with the others of its cluster comes to it.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    fn take_up(&mut self, machine: &mut Machine<'_>, current: &mut Resident) {
         current.exchange(machine);
-        self.aside.push_back(old);
+        if machine.cluster.is_several() {
+            if !machine.cluster.holds {
+                let number = machine.cluster.number;
+                let holder = self.aside.iter_mut().find(|b| b.cluster.holds_for(number));
+                if let Some(holder) = holder {
+                    holder.cluster.pass_to(&mut machine.cluster);
+                }
+            }
+            self.lend(machine);
+        }
+    }
+
+    /// The running block stops.
+    fn put_down(&mut self, machine: &mut Machine<'_>, current: &mut Resident) {
+        self.lend(machine);
+        current.exchange(machine);
+    }
+
+    /// The memory of the others of the running block's cluster comes to hand, or goes back.
+    fn lend(&mut self, machine: &mut Machine<'_>) {
+        if !machine.cluster.is_several() {
+            return;
+        }
+        let cluster = &mut machine.cluster;
+        for block in self.aside.iter_mut().filter(|block| block.cluster.number == cluster.number) {
+            if let Some(peer) = cluster.common.peers.get_mut(block.cluster.rank as usize) {
+                std::mem::swap(&mut peer.shared, &mut block.seat.shared);
+                std::mem::swap(&mut peer.mbarriers, &mut block.seat.mbarriers);
+            }
+        }
+    }
+
+    /// A block that has ended leaves what its cluster shares to another.
+    fn pass_on(&mut self, ended: &mut Resident) {
+        if !ended.cluster.is_several() {
+            return;
+        }
+        let cluster = &mut ended.cluster;
+        let rank = cluster.rank as usize;
+        if let Some(peer) = cluster.common.peers.get_mut(rank) {
+            peer.exit = Some(cluster.exit);
+        }
+        let number = cluster.number;
+        let heir = self.aside.iter_mut().find(|block| block.cluster.number == number);
+        if let Some(heir) = heir {
+            cluster.pass_to(&mut heir.cluster);
+        }
+    }
+
+    /// Nobody can run any more, and no block is at fault alone.
+    fn deadlock(&self, machine: &Machine<'_>, current: &Resident) -> Halt {
+        let (warp, lane, pc, trouble) = collective::deadlock(current.warps(), machine);
+        let raised = Box::new(Raised { pc, lane, what: Raise::Trouble(trouble) });
+        Halt::Raised { block: current.number, warp, raised }
     }
 
     /// Whether the block stands exactly as it stood before, and memory too.
@@ -247,6 +361,7 @@ impl<'a> Floor<'a> {
 
     /// Runs the warps until all have exited or the block's time is over. In a steady visit every
     /// warp has its turn.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn visit(
         &mut self,
         machine: &mut Machine<'_>,
@@ -284,11 +399,12 @@ impl<'a> Floor<'a> {
             }
             if machine.alive_threads == 0 {
                 mbarrier::ended(machine)?;
+                cluster::ended(machine)?;
                 return Ok(Visit::Finished);
             }
             let opened = collective::release(warps, machine)?;
             if !advanced && !opened {
-                if polled {
+                if polled || cluster::is_waited_for(warps) && machine.cluster.has_others() {
                     return Ok(Visit::Waiting);
                 }
                 let (w, lane, pc, trouble) = collective::deadlock(warps, machine);
@@ -307,7 +423,7 @@ impl<'a> Floor<'a> {
         let warp = polling(self.entry, current);
         let poll = current.warps()[warp].poll;
         let (space, address) = match poll.space {
-            Space::Shared => (MemorySpace::Shared, poll.address),
+            Space::Shared | Space::Cluster => (MemorySpace::Shared, poll.address),
             _ if poll.address.wrapping_sub(SHARED_BASE) < WINDOW_BYTES => {
                 (MemorySpace::Shared, poll.address - SHARED_BASE)
             }
@@ -321,9 +437,11 @@ impl<'a> Floor<'a> {
         };
         let trouble = if tests(self.entry, poll.pc) {
             mbarrier::no_progress(machine, address)
+        } else if waits_for_product(self.entry, poll.pc) {
+            FaultKind::Warpgroup { wrong: WarpgroupFault::MissingWarps }.into()
         } else {
             let waiting_blocks = self.aside.len() as u64 + 1;
-            let unstarted_blocks = self.blocks.left();
+            let unstarted_blocks = self.blocks.left() * u64::from(self.clusters.ranks());
             FaultKind::NoProgress { space, buffer, address, waiting_blocks, unstarted_blocks }
                 .into()
         };
@@ -350,6 +468,14 @@ fn tests(entry: &Entry, pc: u32) -> bool {
     }
 }
 
+/// Whether an instruction waits for products.
+fn waits_for_product(entry: &Entry, pc: u32) -> bool {
+    match entry.code[pc as usize].action {
+        Action::Rare(i) => matches!(entry.rares[usize::from(i)], Rare::WarpgroupWait { .. }),
+        _ => false,
+    }
+}
+
 /// Blocks that an array of multiprocessors, and the host, can hold.
 fn room(entry: &Entry, launch: &Launch<'_>, limits: &Limits) -> (usize, usize) {
     const RESERVED: u64 = 1024;
@@ -359,12 +485,18 @@ fn room(entry: &Entry, launch: &Launch<'_>, limits: &Limits) -> (usize, usize) {
     let by_shared = (limits.shared_bytes + RESERVED) / (shared + RESERVED);
     let each = (2048 / (warps * 32)).min(32).min(by_shared).max(1);
     let hardware = each * u64::from(limits.multiprocessors.max(1));
-    // A shared byte has records of its own: some 24 bytes.
-    let registers = u64::from(entry.words) * 128 + u64::from(entry.longs) * 256;
-    let bytes = warps * (registers + 64 * u64::from(entry.local_bytes) + 1024) + shared * 26;
-    let memory = (limits.resident_bytes / bytes.max(1)).max(1);
+    let memory = (limits.resident_bytes / block_bytes(entry, launch)).max(1);
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     (count(hardware), count(memory))
+}
+
+/// What one block takes of the host's memory, about.
+pub(super) fn block_bytes(entry: &Entry, launch: &Launch<'_>) -> u64 {
+    let threads: u64 = launch.block.iter().map(|n| u64::from(*n)).product();
+    // A shared byte has records of its own: some 24 bytes.
+    let shared = u64::from(entry.dynamic_shared_offset) + u64::from(launch.dynamic_shared_bytes);
+    let registers = u64::from(entry.words) * 128 + u64::from(entry.longs) * 256;
+    threads.div_ceil(32) * (registers + 64 * u64::from(entry.local_bytes) + 1024) + shared * 26
 }
 
 fn raised(pc: u32, mask: u32, trouble: Box<Trouble>) -> Box<Raised> {

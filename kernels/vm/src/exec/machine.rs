@@ -1,6 +1,8 @@
 //! What every warp of a launch shares: memories, barriers, limits and what is counted.
 
+use super::cluster::{Cluster, Clusters};
 use super::copy::PendingCopy;
+use super::flight::Flight;
 use super::mbarrier::Mbarriers;
 use super::product::{MatrixModel, Operands};
 use super::warp::Warp;
@@ -52,14 +54,18 @@ pub(crate) struct Machine<'m> {
     pub races: &'m mut Races,
     /// Instructions left in the launch.
     pub left: u64,
+    /// What was taken from it for the starts of blocks, which are none.
+    pub charged: u64,
     /// Instructions of a warp's turn.
     pub slice: u64,
     /// Grows with whatever may change memory or let a thread go on.
     pub changes: u64,
     /// The warp accessed memory as those do who wait.
     pub polled: bool,
-    /// The last is the cluster's.
-    pub gates: [Gate; 17],
+    pub gates: [Gate; 16],
+    /// How the grid falls into clusters, and the one of the running block.
+    pub clusters: Clusters,
+    pub cluster: Cluster,
     /// Threads of the block that have not exited.
     pub alive_threads: u32,
     pub block_threads: u32,
@@ -78,6 +84,8 @@ pub(crate) struct Machine<'m> {
     /// Registers for the parts of a larger product.
     pub tile: &'m mut Warp,
     pub mbarriers: &'m mut Mbarriers,
+    /// Products under way of each warp.
+    pub flights: &'m mut Vec<Flight>,
 }
 
 /// A fault before its place and thread are named.

@@ -2,20 +2,24 @@
 //! (section "mbarrier"). A phase completes when no arrival and no byte is missing; the copies it
 //! tracks are there from the first test that sees it. Such a test orders everything before it for
 //! the race checker: races can be missed, none is invented.
+//! Other blocks of the cluster arrive, expect and send bytes; they do not wait.
 //! Initialising one twice and plain accesses to one are not judged.
 
 use super::access::{Target, addresses, resolve, shared_trouble, toucher};
 use super::copy;
 use super::machine::{Machine, Trouble};
 use super::rare::Turn;
+use super::reduction::Combine;
 use super::step::{Laned, Raise, Raised};
 use super::warp::{Warp, lanes};
-use crate::fault::{FaultKind, MbarrierFault, MemorySpace};
+use crate::fault::{ClusterFault, FaultKind, MbarrierFault, MemorySpace};
 use crate::rare::{Act, At, Mbarrier};
-use crate::shared::{Touch, Toucher};
+use crate::shared::{Shared, Touch, Toucher};
 
 const BYTES: usize = 8;
 const LARGEST: u32 = (1 << 20) - 1;
+/// Copies of complete phases that are kept back until somebody tests; more are there at once.
+const MOST_LANDED: usize = 256;
 /// Failed tests in a row, with next to nothing done between, after which nobody will help.
 const PATIENCE: u64 = 1 << 14;
 const WORK_PER_TEST: u64 = 64;
@@ -25,6 +29,10 @@ struct Arrival {
     offset: u64,
     bytes: Vec<u8>,
     by: Toucher,
+    /// Sent by another block.
+    distant: bool,
+    /// They are combined with what stands there.
+    combines: Option<Combine>,
 }
 
 struct Object {
@@ -59,6 +67,13 @@ impl Mbarriers {
         self.failed = 0;
     }
 
+    /// Forgets who initialised the objects.
+    pub fn settle(&self, shared: &mut Shared) {
+        for object in &self.objects {
+            shared.forget_bytes(object.offset as usize, BYTES);
+        }
+    }
+
     fn find(&mut self, offset: u64) -> Result<&mut Object, Box<Trouble>> {
         let found = self.objects.iter_mut().find(|object| object.offset == offset);
         found.ok_or_else(|| fault(offset, MbarrierFault::Uninitialised))
@@ -69,16 +84,18 @@ fn fault(offset: u64, wrong: MbarrierFault) -> Box<Trouble> {
     FaultKind::Mbarrier { offset, wrong }.into()
 }
 
-/// Where in shared memory a lane's address leads.
-pub(super) fn shared_offset(
-    machine: &Machine<'_>,
+/// Does something in the shared memory that a lane's address leads to; `f` gets the offset there.
+pub(super) fn at_hand<T>(
+    machine: &mut Machine<'_>,
     at: At,
     address: u64,
-    bytes: u32,
-) -> Result<u64, Box<Trouble>> {
+    me: Toucher,
+    f: impl FnOnce(&mut Machine<'_>, u64) -> Result<T, Box<Trouble>>,
+) -> Result<T, Box<Trouble>> {
     match resolve(at.space, address) {
-        Target::Shared(offset) => Ok(offset),
-        _ => Err(machine.out_of_bounds(MemorySpace::Shared, address, bytes, true)),
+        Target::Shared(offset) => f(machine, offset),
+        Target::Cluster(address) => machine.reach(address, me, f),
+        _ => Err(machine.out_of_bounds(MemorySpace::Shared, address, BYTES as u32, true)),
     }
 }
 
@@ -95,8 +112,9 @@ pub(super) fn execute(
         let me = toucher(warp, lane, pc);
         let state = what.state.map(|slot| warp.longs[usize::from(slot)].0[lane]);
         let amount = warp.word(what.amount)[lane];
-        let result = shared_offset(machine, what.at, all[lane], BYTES as u32)
-            .and_then(|offset| one(machine, what, offset, amount, state, me));
+        let result = at_hand(machine, what.at, all[lane], me, |machine, offset| {
+            one(machine, what, offset, amount, state, me)
+        });
         match result.map_err(|trouble| (lane as u32, trouble))? {
             Some(Answer::State(state)) => {
                 if let Some(slot) = what.state {
@@ -120,12 +138,16 @@ pub(super) fn execute(
     }
     let lane = (mask & !complete).trailing_zeros();
     warp.waits(pc, lane, (what.at.space, all[lane as usize & 31]));
-    stuck(machine, what.at, all[lane as usize & 31]).map_err(|trouble| (lane, trouble))?;
+    let offset = match resolve(what.at.space, all[lane as usize & 31]) {
+        Target::Shared(offset) | Target::Cluster(offset) => offset,
+        _ => 0,
+    };
+    stuck(machine, offset).map_err(|trouble| (lane, trouble))?;
     Ok(Turn::Yield)
 }
 
 /// Counts a failed test, and says when everybody waits.
-fn stuck(machine: &mut Machine<'_>, at: At, address: u64) -> Result<(), Box<Trouble>> {
+fn stuck(machine: &mut Machine<'_>, offset: u64) -> Result<(), Box<Trouble>> {
     let (left, changes) = (machine.left, machine.changes);
     let all = &mut *machine.mbarriers;
     if all.failed == 0 || all.changes != changes {
@@ -136,7 +158,6 @@ fn stuck(machine: &mut Machine<'_>, at: At, address: u64) -> Result<(), Box<Trou
     if all.failed < PATIENCE || all.left - left > WORK_PER_TEST * all.failed {
         return Ok(());
     }
-    let offset = shared_offset(machine, at, address, BYTES as u32)?;
     Err(no_progress(machine, offset))
 }
 
@@ -168,9 +189,19 @@ fn one(
     state: Option<u64>,
     me: Toucher,
 ) -> Result<Option<Answer>, Box<Trouble>> {
+    if !what.act.reaches() && machine.cluster.visitor().is_some() {
+        return Err(FaultKind::Cluster { wrong: ClusterFault::AnotherBlock }.into());
+    }
+    if what.release {
+        machine.order_cluster();
+    }
     touch(machine, what.act, offset, me)?;
-    // Threads of the block may learn from each other.
-    machine.races.meet();
+    // Threads may learn from each other.
+    match what.act {
+        Act::Arrive { .. } => machine.tell(offset, me, what.release),
+        Act::Test { .. } => machine.learn(offset, me),
+        _ => machine.races.meet(),
+    }
     machine.changes += u64::from(!matches!(what.act, Act::Test { .. }));
     let wrong = |wrong| Err(fault(offset, wrong));
     match what.act {
@@ -263,6 +294,9 @@ fn touch(
         _ => (Touch::StrongWrite, [0xb1; BYTES]),
     };
     let touched = match touch {
+        _ if machine.cluster.visitor().is_some() => {
+            machine.touch_at_hand(offset, BYTES, me, touch, false)
+        }
         Touch::StrongRead => machine.shared.load(offset, BYTES, me, touch),
         _ => machine.shared.store(offset, &bytes, me, touch),
     };
@@ -315,19 +349,46 @@ fn arrive(
     Ok(state)
 }
 
-/// Bytes of a bulk copy come with the current phase.
+/// Bytes of an asynchronous copy, each piece with its place, come with the current phase.
 pub(super) fn bring(
     machine: &mut Machine<'_>,
     offset: u64,
-    to: u64,
-    bytes: Vec<u8>,
+    pieces: impl IntoIterator<Item = (u64, Vec<u8>)>,
+    combines: Option<Combine>,
     by: Toucher,
 ) -> Result<(), Box<Trouble>> {
     touch(machine, Act::Complete, offset, by)?;
-    expect(machine, offset, -(bytes.len() as i64), by)?;
-    let object = machine.mbarriers.find(offset)?;
-    object.arrivals.push(Arrival { offset: to, bytes, by });
-    object.advance();
+    let distant = machine.cluster.visitor().is_some();
+    for (to, bytes) in pieces {
+        expect(machine, offset, -(bytes.len() as i64), by)?;
+        if machine.mbarriers.find(offset)?.landed.len() > MOST_LANDED {
+            test(machine, offset, true)?;
+        }
+        if bytes.is_empty() {
+            continue;
+        }
+        let arrival = Arrival { offset: to, bytes, by, distant, combines };
+        machine.mbarriers.find(offset)?.arrivals.push(arrival);
+    }
+    machine.mbarriers.find(offset)?.advance();
+    Ok(())
+}
+
+/// What an asynchronous copy brought is there.
+fn land(machine: &mut Machine<'_>, arrival: Arrival) -> Result<(), Box<Trouble>> {
+    let Arrival { offset, mut bytes, by, distant, combines } = arrival;
+    let (at, len) = (offset as usize, bytes.len());
+    if let Some(combines) = combines {
+        combines.all(&machine.shared.data[at..at + len], &mut bytes);
+    }
+    if !machine.checks {
+        machine.shared.data[at..at + len].copy_from_slice(&bytes);
+    } else if distant || combines.is_some() {
+        machine.shared.settle(at, &bytes);
+    } else {
+        let stored = machine.shared.store(offset, &bytes, by, Touch::Write);
+        stored.map_err(|fault| shared_trouble(machine, fault, offset, len as u32, true))?;
+    }
     Ok(())
 }
 
@@ -342,15 +403,12 @@ fn test(
         let phase = object.phase;
         let landed = std::mem::take(&mut object.landed);
         machine.changes += u64::from(!landed.is_empty());
-        for Arrival { offset, bytes, by } in landed {
-            let len = bytes.len() as u32;
-            if machine.checks {
-                let stored = machine.shared.store(offset, &bytes, by, Touch::Write);
-                stored.map_err(|fault| shared_trouble(machine, fault, offset, len, true))?;
-            } else {
-                let at = offset as usize;
-                machine.shared.data[at..at + bytes.len()].copy_from_slice(&bytes);
-            }
+        for arrival in landed {
+            land(machine, arrival)?;
+        }
+        if machine.cluster.is_several() {
+            // Whoever arrived from afar has been waited for.
+            machine.shared.forget_distant(offset as usize, BYTES);
         }
         copy::arrived(machine, offset, phase)?;
     }

@@ -17,18 +17,19 @@ const SHORT_BITS: i32 = 13;
 #[inline(never)]
 pub(crate) fn multiply(warp: &mut Warp, what: &Multiply) {
     let mut out = [[0u32; 32]; 4];
+    let factors = Factors::of(warp, what);
     for row in 0..usize::from(what.rows) {
         for column in 0..8 {
             let (lane, at) = (row % 8 * 4 + column / 2, row / 8 * 2 + column % 2);
             match what.sum {
                 Sum::F32 | Sum::Short | Sum::Int { .. } => {
                     let start = warp.word(what.c[at])[lane];
-                    out[at][lane] = element(warp, what, row, column, start);
+                    out[at][lane] = element(what, &factors, row, column, start);
                 }
-                Sum::F16 => {
+                Sum::F16 | Sum::ShortF16 => {
                     let half = 16 * (at % 2);
                     let start = warp.word(what.c[at / 2])[lane] >> half & 0xffff;
-                    out[at / 2][lane] |= element(warp, what, row, column, start) << half;
+                    out[at / 2][lane] |= element(what, &factors, row, column, start) << half;
                 }
             }
         }
@@ -48,36 +49,61 @@ fn factor(warp: &Warp, registers: &[u16], step: usize, line: usize, k: usize, bi
     word >> (k % each * bits) & mask
 }
 
-fn element(warp: &Warp, what: &Multiply, row: usize, column: usize, start: u32) -> u32 {
-    let (rows, k_count) = (usize::from(what.rows), usize::from(what.k));
-    let halves = rows / 8;
-    let left = |k| factor(warp, &what.a[row / 8..], halves, row % 8, k, what.left.bits());
-    let right = |k| factor(warp, &what.b, 1, column, k, what.right.bits());
+/// Rows of the left factor and columns of the right one; whole numbers are exact in f32.
+struct Factors {
+    left: [[f32; LONGEST]; 16],
+    right: [[f32; LONGEST]; 8],
+}
+
+impl Factors {
+    fn of(warp: &Warp, what: &Multiply) -> Factors {
+        let mut factors = Factors { left: [[0.0; LONGEST]; 16], right: [[0.0; LONGEST]; 8] };
+        let (k_count, halves) = (usize::from(what.k), usize::from(what.rows) / 8);
+        for (row, line) in factors.left.iter_mut().enumerate().take(usize::from(what.rows)) {
+            for (k, value) in line.iter_mut().enumerate().take(k_count) {
+                let bits = what.left.bits();
+                let code = factor(warp, &what.a[row / 8..], halves, row % 8, k, bits);
+                *value = what.left.value(code);
+            }
+        }
+        for (column, line) in factors.right.iter_mut().enumerate() {
+            for (k, value) in line.iter_mut().enumerate().take(k_count) {
+                let code = factor(warp, &what.b, 1, column, k, what.right.bits());
+                *value = what.right.value(code);
+            }
+        }
+        factors
+    }
+}
+
+fn element(what: &Multiply, factors: &Factors, row: usize, column: usize, start: u32) -> u32 {
+    let k_count = usize::from(what.k);
+    let (x, y) = (&factors.left[row][..k_count], &factors.right[column][..k_count]);
     if let Sum::Int { saturate } = what.sum {
-        let products =
-            (0..k_count).map(|k| what.left.integer(left(k)) * what.right.integer(right(k)));
+        let products = x.iter().zip(y).map(|(a, b)| i64::from(*a as i32) * i64::from(*b as i32));
         let sum = products.sum::<i64>() + i64::from(start as i32);
         let cut = sum.clamp(i32::MIN.into(), i32::MAX.into());
         return if saturate { cut as u32 } else { sum as u32 };
     }
-    let (mut x, mut y) = ([0.0; LONGEST], [0.0; LONGEST]);
-    for k in 0..k_count {
-        x[k] = what.left.float(left(k));
-        y[k] = what.right.float(right(k));
-    }
-    let (x, y) = (&x[..k_count], &y[..k_count]);
-    let wide = Cut { lowest: what.left.lowest_exponent(), kept_bits: WIDE_BITS };
+    let start_lowest = if what.sum.is_f16() { -14 } else { -126 };
+    let lowest = [what.left.lowest_exponent(); 2];
+    let wide = Cut { lowest, start_lowest, kept_bits: WIDE_BITS };
+    let lowest = [what.left.own_lowest_exponent(), what.right.own_lowest_exponent()];
+    let short = Cut { lowest, start_lowest, kept_bits: SHORT_BITS };
     match what.sum {
-        Sum::F16 => match total(x, y, f32::from_bits(f16_to_f32(start)), wide) {
-            Total::Special(bits) => half_of(bits),
-            Total::Exact(sum) => {
-                let bits = F16.encode(sum, Rounding::Nearest, false);
-                // What rounds to zero is +0.
-                if bits << 17 == 0 { 0 } else { bits }
+        Sum::F16 | Sum::ShortF16 => {
+            let cut = if what.sum == Sum::F16 { wide } else { short };
+            match total(x, y, f32::from_bits(f16_to_f32(start)), cut) {
+                Total::Special(bits) => half_of(bits),
+                Total::Exact(sum) => {
+                    let bits = F16.encode(sum, Rounding::Nearest, false);
+                    // What rounds to zero is +0.
+                    if bits << 17 == 0 { 0 } else { bits }
+                }
             }
-        },
+        }
         Sum::Short => {
-            match total(x, y, f32::from_bits(start), Cut { kept_bits: SHORT_BITS, ..wide }) {
+            match total(x, y, f32::from_bits(start), short) {
                 // Of the result, too, 13 fraction bits are kept.
                 Total::Exact(sum) => cut(sum) >> 10 << 10,
                 Total::Special(bits) => bits,
@@ -105,8 +131,10 @@ fn element(warp: &Warp, what: &Multiply, row: usize, column: usize, start: u32) 
 /// How the parts of a sum are cut.
 #[derive(Clone, Copy)]
 struct Cut {
-    /// The exponent of subnormal factors.
-    lowest: i32,
+    /// The exponents of subnormal factors, left and right.
+    lowest: [i32; 2],
+    /// That of a subnormal accumulator.
+    start_lowest: i32,
     /// Bits below the largest exponent.
     kept_bits: i32,
 }
@@ -137,14 +165,15 @@ fn exponent(x: f32, lowest: i32) -> Option<i32> {
 }
 
 /// Products and accumulator, each cut toward zero to the common quantum, added exactly.
-fn total(x: &[f32], y: &[f32], start: f32, Cut { lowest, kept_bits }: Cut) -> Total {
-    let mut highest = exponent(start, -126);
+fn total(x: &[f32], y: &[f32], start: f32, cut: Cut) -> Total {
+    let Cut { lowest, start_lowest, kept_bits } = cut;
+    let mut highest = exponent(start, start_lowest);
     let mut plain = f64::from(start);
     let mut finite = start.is_finite();
     for (a, b) in x.iter().zip(y) {
         finite &= a.is_finite() && b.is_finite();
         plain += f64::from(*a) * f64::from(*b);
-        if let (Some(a), Some(b)) = (exponent(*a, lowest), exponent(*b, lowest)) {
+        if let (Some(a), Some(b)) = (exponent(*a, lowest[0]), exponent(*b, lowest[1])) {
             highest = highest.max(Some(a + b));
         }
     }
@@ -173,24 +202,21 @@ impl Factor {
         }
     }
 
-    /// The exponent that subnormal factors have; 8-bit floats are multiplied as f16.
+    /// The exponent that subnormal factors have; 8-bit floats are multiplied as f16 by `mma`.
     fn lowest_exponent(self) -> i32 {
         if self == Factor::Tf32 { -126 } else { -14 }
+    }
+
+    /// The same where 8-bit floats are multiplied as they are, by `wgmma`.
+    fn own_lowest_exponent(self) -> i32 {
+        if self == Factor::E4m3 { -6 } else { self.lowest_exponent() }
     }
 
     fn is_fp8(self) -> bool {
         matches!(self, Factor::E4m3 | Factor::E5m2)
     }
 
-    fn integer(self, code: u32) -> i64 {
-        match self {
-            Factor::S8 => i64::from(code as u8 as i8),
-            Factor::S4 => i64::from((code << 28) as i32 >> 28),
-            _ => i64::from(code),
-        }
-    }
-
-    fn float(self, code: u32) -> f32 {
+    fn value(self, code: u32) -> f32 {
         let eight = |format: Narrow| format.decode(code) as f32;
         match self {
             // The tensor core reads ten mantissa bits, of a NaN too: one with low bits only is infinite.
@@ -198,7 +224,9 @@ impl Factor {
             Factor::F16 => f32::from_bits(f16_to_f32(code)),
             Factor::E4m3 => eight(E4M3),
             Factor::E5m2 => eight(E5M2),
-            Factor::S8 | Factor::U8 | Factor::S4 | Factor::U4 => 0.0,
+            Factor::S8 => f32::from(code as u8 as i8),
+            Factor::S4 => ((code << 28) as i32 >> 28) as f32,
+            Factor::U8 | Factor::U4 => code as f32,
         }
     }
 }

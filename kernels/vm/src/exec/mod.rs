@@ -6,11 +6,13 @@ pub(crate) mod access;
 pub(crate) mod alu;
 pub(crate) mod atomic;
 mod bulk;
+pub(crate) mod cluster;
 pub(crate) mod collective;
 mod copy;
 mod crew;
 mod deliver;
-mod floor;
+mod flight;
+pub(crate) mod floor;
 pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod matrix;
@@ -19,11 +21,14 @@ pub(crate) mod mma;
 mod print;
 pub(crate) mod product;
 mod rare;
+mod reduction;
 pub(crate) mod resident;
 mod schedule;
+mod span;
 pub(crate) mod step;
 pub(crate) mod store;
 mod strict;
+mod tensor;
 mod tile;
 pub(crate) mod warp;
 mod warpgroup;
@@ -36,6 +41,7 @@ use crate::memory::Memory;
 use crate::module::{Entry, Module};
 use crate::race::Races;
 use crate::watch::Watch;
+use cluster::{Cluster, Clusters};
 use floor::{Floor, Halt, Spare};
 use machine::{Gate, Machine};
 pub use product::MatrixModel;
@@ -99,6 +105,9 @@ pub struct Options {
     pub matrix_model: MatrixModel,
     /// In which order blocks and warps run.
     pub schedule: Schedule,
+    /// Blocks of a cluster along x, y, z, as a launch attribute; without it, the kernel's own
+    /// (`.reqnctapercluster`), or one.
+    pub cluster: Option<[u32; 3]>,
     /// Report as well what hardware since sm_70 lets pass: member masks that name exited or absent
     /// lanes, threads that exited before a barrier of the whole block, an aligned barrier that one
     /// warp reaches at two places, copies under way at an exit. Off by default, for CUDA lets only
@@ -115,6 +124,7 @@ impl Default for Options {
             float_model: FloatModel::default(),
             matrix_model: MatrixModel::default(),
             schedule: Schedule::InOrder,
+            cluster: None,
             strict: false,
         }
     }
@@ -191,11 +201,22 @@ fn launch_with(
     mut watch: Option<&mut Watch>,
 ) -> Result<Stats, Stop> {
     let entry = check(module, launch, limits).map_err(Stop::BadLaunch)?;
+    let cluster = Clusters::of(entry, launch, options).map_err(Stop::BadLaunch)?;
     let mut scratch = SCRATCH.take().unwrap_or_default();
     let counts = coverage.open(entry);
     let watching = watch.as_deref_mut();
-    let result =
-        run(module, entry, memory, launch, limits, options, counts, &mut scratch, watching);
+    let result = run(
+        module,
+        entry,
+        memory,
+        launch,
+        cluster,
+        limits,
+        options,
+        counts,
+        &mut scratch,
+        watching,
+    );
     SCRATCH.set(Some(scratch));
     if let Some(watch) = watch {
         watch.close(module, entry, launch.block);
@@ -219,10 +240,11 @@ fn check<'m>(
     }
     let (grid, block) = (launch.grid, launch.block);
     let zero = grid.contains(&0) || block.contains(&0);
-    if zero || grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535 || block[2] > 64 {
+    let long = grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535;
+    if zero || long || block[2] > 64 {
         return Err(LaunchError::BadGeometry { grid, block });
     }
-    let threads = block.iter().map(|n| u64::from(*n)).product();
+    let threads = block.iter().fold(1, |all: u64, n| all.saturating_mul((*n).into()));
     let limit = entry.max_threads.unwrap_or(1024).min(1024);
     if threads > u64::from(limit) {
         return Err(LaunchError::TooManyThreads { threads, limit });
@@ -230,6 +252,10 @@ fn check<'m>(
     let bytes = u64::from(entry.static_shared_bytes) + u64::from(launch.dynamic_shared_bytes);
     if bytes > limits.shared_bytes {
         return Err(LaunchError::TooMuchShared { bytes, limit: limits.shared_bytes });
+    }
+    let bytes = floor::block_bytes(entry, launch);
+    if bytes > limits.resident_bytes {
+        return Err(LaunchError::TooMuchMemory { bytes, limit: limits.resident_bytes });
     }
     Ok(entry)
 }
@@ -240,6 +266,7 @@ fn run(
     entry: &Entry,
     memory: &mut Memory,
     launch: &Launch<'_>,
+    clusters: Clusters,
     limits: &Limits,
     options: &Options,
     counts: &mut crate::coverage::EntryCoverage,
@@ -249,7 +276,8 @@ fn run(
     scratch.data.clear();
     scratch.data.extend_from_slice(&module.data);
     let blocks: u64 = launch.grid.iter().map(|n| u64::from(*n)).product();
-    let recorded = options.checks && blocks > 1;
+    let threads: u32 = launch.block.iter().product();
+    let recorded = options.checks && (blocks > 1 || threads > 32);
     if recorded {
         let races = &mut scratch.races;
         let (code, data) = (entry.code.len(), module.data.len());
@@ -276,10 +304,13 @@ fn run(
         strict: options.strict,
         races: &mut scratch.races,
         left: limits.instructions,
+        charged: 0,
         slice: step::SLICE,
         changes: 0,
         polled: false,
-        gates: [Gate::default(); 17],
+        gates: [Gate::default(); 16],
+        clusters,
+        cluster: Cluster::default(),
         alive_threads: 0,
         block_threads: launch.block.iter().product(),
         copies: &mut seat.copies,
@@ -290,12 +321,14 @@ fn run(
         watch,
         tile: &mut scratch.tile,
         mbarriers: &mut seat.mbarriers,
+        flights: &mut seat.flights,
     };
-    let mut floor = Floor::new(entry, launch, limits, options.schedule, &mut scratch.spare);
-    let result = floor.run(&mut machine);
+    let mut floor =
+        Floor::new(entry, launch, clusters, limits, options.schedule, &mut scratch.spare);
+    let result = dispatch::run_blocks(&mut floor, &mut machine);
     counts.launched += floor.started();
     let blocks = floor.started();
-    let warp_instructions = limits.instructions - machine.left;
+    let warp_instructions = limits.instructions - machine.left - machine.charged;
     let result = result.map_err(|halt| match halt {
         Halt::Raised { block, warp, raised } => {
             report(&mut machine, launch, place_of(block, launch.grid), warp, *raised)

@@ -14,6 +14,8 @@ use crate::syntax::Space;
 
 const LARGEST_LOG: usize = 1 << 16;
 const LARGEST_TEXT: usize = 1 << 12;
+/// CUDA takes 32.
+const MOST_ARGUMENTS: u32 = 32;
 
 fn bytes<const LEN: usize>(
     machine: &mut Machine<'_>,
@@ -109,8 +111,8 @@ const WIDEST: usize = 256;
 
 impl Printer<'_, '_> {
     fn argument<const LEN: usize>(&mut self) -> Result<[u8; LEN], Box<Trouble>> {
-        let at = self.next.next_multiple_of(LEN as u64);
-        self.next = at + LEN as u64;
+        let at = self.next.wrapping_add(LEN as u64 - 1) & !(LEN as u64 - 1);
+        self.next = at.wrapping_add(LEN as u64);
         bytes(self.machine, at, self.me)
     }
 
@@ -128,7 +130,7 @@ impl Printer<'_, '_> {
         let mut out = String::new();
         let mut rest = format.chars().peekable();
         while let Some(c) = rest.next() {
-            if c != '%' {
+            if c != '%' || self.count > MOST_ARGUMENTS {
                 out.push(c);
                 continue;
             }

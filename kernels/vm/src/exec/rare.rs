@@ -4,7 +4,7 @@ use super::machine::Machine;
 use super::step::Laned;
 use super::warp::{FULL, Warp};
 use super::warpgroup;
-use super::{bulk, mbarrier, print, tile};
+use super::{bulk, flight, mbarrier, print, tensor, tile};
 use crate::fault::FaultKind;
 use crate::rare::Rare;
 use crate::syntax::Space;
@@ -16,6 +16,8 @@ pub(crate) enum Turn {
     Gather,
     /// Others run before the next instruction: it waits for them.
     Yield,
+    /// Others run before this instruction is tried again.
+    Stay,
     /// A strong access that changed nothing: where the first lane's leads.
     Poll(Space, u64),
     /// The entry's unsupported of that number.
@@ -35,6 +37,20 @@ pub(crate) fn execute(
     }
     match what {
         Rare::Warpgroup(what) => warpgroup::product(warp, machine, what, pc),
+        Rare::WarpgroupFence => {
+            flight::fence(warp, machine);
+            Ok(Turn::Next)
+        }
+        Rare::WarpgroupCommit => {
+            flight::commit(warp, machine);
+            Ok(Turn::Next)
+        }
+        Rare::WarpgroupWait { pending } => flight::wait(warp, machine, *pending, pc),
+        Rare::ProxyFence => {
+            machine.shared.fence_proxy(warp.index);
+            Ok(Turn::Next)
+        }
+        Rare::Touches(what) => flight::touch(warp, machine, what, mask, pc),
         Rare::Mbarrier(what) => mbarrier::execute(warp, machine, what, mask, pc),
         Rare::Print(what) => print::print(warp, machine, what, mask, pc),
         Rare::Assert(what) => print::assertion(warp, machine, what, mask, pc),
@@ -48,5 +64,8 @@ pub(crate) fn execute(
             Err((lane, FaultKind::BadCall { address }.into()))
         }
         Rare::Bulk(what) => bulk::copy(warp, machine, what, mask, pc),
+        Rare::BulkGroup(what) => bulk::group(warp, machine, *what, mask),
+        Rare::Tensor(what) => tensor::copy(warp, machine, what, mask, pc),
+        Rare::Async(what) => bulk::async_store(warp, machine, what, mask, pc),
     }
 }

@@ -2,13 +2,14 @@
 //! Invariant: a block that was laid aside and taken up again goes on as if it had never stopped.
 
 use super::Launch;
+use super::cluster::{Cluster, Clusters};
 use super::copy::PendingCopy;
 use super::crew::Crew;
+use super::flight::Flight;
 use super::machine::{Gate, Local, Machine};
 use super::mbarrier::Mbarriers;
 use super::warp::{self, Fragment, Poll, State, Warp};
 use crate::module::Entry;
-use crate::program::Special;
 use crate::race::Standing;
 use crate::shared::Shared;
 use std::collections::VecDeque;
@@ -22,6 +23,7 @@ pub(crate) struct Seat {
     pub copies: Vec<VecDeque<PendingCopy>>,
     pub commits: Vec<[u32; 32]>,
     pub mbarriers: Mbarriers,
+    pub flights: Vec<Flight>,
 }
 
 /// How a block stood when it last had nothing to do but poll.
@@ -42,17 +44,19 @@ pub(crate) struct Resident {
     pub number: u64,
     pub calm: Calm,
     crew: Crew,
-    seat: Seat,
+    pub seat: Seat,
     /// Its index in the grid, for the launch's watch.
     place: [u32; 3],
-    gates: [Gate; 17],
+    gates: [Gate; 16],
+    pub cluster: Cluster,
     alive_threads: u32,
     standing: Standing,
 }
 
 impl Resident {
     /// Lays out registers and memory for the blocks of a launch.
-    pub fn furnish(&mut self, entry: &Entry, launch: &Launch<'_>) {
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    pub fn furnish(&mut self, entry: &Entry, launch: &Launch<'_>, clusters: Clusters) {
         let threads: u32 = launch.block.iter().product();
         let warps = threads.div_ceil(32) as usize;
         let seat = &mut self.seat;
@@ -66,10 +70,13 @@ impl Resident {
         seat.local.data.resize(warps * 32 * seat.local.bytes_per_thread, 0);
         seat.commits.clear();
         seat.commits.resize(warps, [0; 32]);
+        if seat.flights.len() < warps {
+            seat.flights.resize_with(warps, Flight::default);
+        }
         if seat.copies.len() < warps {
             seat.copies.resize_with(warps, VecDeque::new);
         }
-        self.crew.prepare(entry, launch, warps);
+        self.crew.prepare(entry, launch, clusters, warps);
     }
 
     /// Whether it was laid out for the same kernel before.
@@ -86,31 +93,43 @@ impl Resident {
     }
 
     /// Changes places with the block that runs.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn exchange(&mut self, machine: &mut Machine<'_>) {
         swap(&mut self.seat.shared, machine.shared);
         swap(&mut self.seat.local, machine.local);
         swap(&mut self.seat.copies, machine.copies);
         swap(&mut self.seat.commits, machine.commits);
         swap(&mut self.seat.mbarriers, machine.mbarriers);
+        swap(&mut self.seat.flights, machine.flights);
         if let Some(watch) = &mut machine.watch {
             swap(&mut self.place, &mut watch.block);
         }
         swap(&mut self.gates, &mut machine.gates);
+        swap(&mut self.cluster, &mut machine.cluster);
         swap(&mut self.alive_threads, &mut machine.alive_threads);
         machine.races.exchange_block(&mut self.standing);
     }
 
     /// Begins a block, while it is the one that runs.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn start(&mut self, machine: &mut Machine<'_>, number: u64, block: [u32; 3]) {
+        /// Bytes that are cleared in the time of an instruction.
+        const CLEARED_BYTES: usize = 1024;
+        let clusters = machine.clusters;
         let threads = machine.block_threads;
+        let cleared = machine.shared.data.len() + machine.local.data.len();
+        let charge = machine.left.min((cleared / CLEARED_BYTES) as u64);
+        machine.left -= charge;
+        machine.charged += charge;
         self.number = number;
         self.calm = Calm::default();
         machine.races.start_block(number as u32);
         if let Some(watch) = &mut machine.watch {
             watch.block = block;
         }
-        machine.gates = [Gate::default(); 17];
+        machine.gates = [Gate::default(); 16];
         machine.mbarriers.clear();
+        machine.flights.iter_mut().for_each(Flight::clear);
         machine.alive_threads = threads;
         machine.shared.start_block();
         machine.local.init.clear();
@@ -125,11 +144,12 @@ impl Resident {
             warp.clock = 0;
             warp.yielding = None;
             warp.poll = Poll::default();
+            warp.arrived = 0;
             warp.fragments.clear();
             warp.fragments.push(Fragment { pc: 0, mask: warp.alive, state: State::Ready });
             for (special, reg) in &machine.entry.specials {
-                if let Special::Ctaid(axis) = special {
-                    warp.fill(*reg, u64::from(block[usize::from(*axis).min(2)]));
+                if let Some(value) = clusters.special(*special, block) {
+                    warp.fill(*reg, value.into());
                 }
             }
             for reg in &machine.entry.exposed {
@@ -143,6 +163,7 @@ impl Resident {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut add = |x: u64| hash = (hash ^ x).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         for warp in self.warps() {
+            add(u64::from(warp.arrived) << 32 | u64::from(warp.arrived_odd & warp.arrived));
             add(u64::from(warp.alive) << 32 | u64::from(warp.yielding.unwrap_or(u32::MAX)));
             for fragment in &warp.fragments {
                 let state = match fragment.state {

@@ -7,7 +7,7 @@ use super::lane::put32;
 use super::machine::{Machine, Trouble};
 use super::rare::Turn;
 use super::warp::{FULL, Fragment, State, Warp, lanes};
-use super::{alu, collective, rare, strict};
+use super::{alu, cluster, collective, rare, strict};
 use crate::dispatch::Vectors;
 use crate::fault::FaultKind;
 use crate::program::{Action, Reg, Step};
@@ -213,7 +213,7 @@ pub(crate) fn run<V: Vectors>(
                 }
                 Action::Exit => {
                     strict::exit(warp, machine, m, pc).map_err(laned(pc))?;
-                    leave(warp, machine, m);
+                    leave(warp, machine, m, pc);
                     mask &= !m;
                     if mask == 0 {
                         slice -= pc + 1 - from;
@@ -294,10 +294,17 @@ pub(crate) fn run<V: Vectors>(
                             let others = let_pass(warp, pc, mask);
                             go!(if others { After::Others } else { After::Leave });
                         }
+                        Turn::Stay => {
+                            machine.polled = true;
+                            slice -= pc - from;
+                            machine.left -= u64::from(granted - slice);
+                            warp.fragments.push(Fragment { pc, mask, state: State::Ready });
+                            return Ok(Outcome::Polled);
+                        }
                         Turn::Unsupported(i) => return Err(raise(pc, m, Raise::Unsupported(i))),
                     }
                 }
-                Action::Fence => machine.races.fence(warp.index),
+                Action::Fence => machine.fence(warp.index),
                 Action::Trap => {
                     let kind = FaultKind::Trap;
                     return Err(raise(pc, m, Raise::Trouble(kind.into())));
@@ -346,8 +353,10 @@ fn branch_table(
 }
 
 /// Threads exit.
-#[inline(never)]
-fn leave(warp: &mut Warp, machine: &mut Machine<'_>, m: u32) {
+#[cfg_attr(feature = "libfuzzer", inline(always))]
+#[cfg_attr(not(feature = "libfuzzer"), inline(never))]
+fn leave(warp: &mut Warp, machine: &mut Machine<'_>, m: u32, pc: u32) {
+    cluster::leave(warp, machine, m, pc);
     warp.alive &= !m;
     machine.alive_threads -= m.count_ones();
     // Those who wait for the lanes that left may go on.
@@ -375,7 +384,8 @@ enum After {
 }
 
 /// Counts a poll by `active` ones of the lanes that stand at `pc`.
-#[inline(never)]
+#[cfg_attr(feature = "libfuzzer", inline(always))]
+#[cfg_attr(not(feature = "libfuzzer"), inline(never))]
 fn poll(
     warp: &mut Warp,
     machine: &mut Machine<'_>,
@@ -393,6 +403,7 @@ fn poll(
 }
 
 /// Puts back the lanes that poll at `pc`; true when others of the warp are to run first.
+#[cfg_attr(feature = "libfuzzer", inline(always))]
 fn let_pass(warp: &mut Warp, pc: u32, mask: u32) -> bool {
     let others = warp.fragments.iter().filter(|other| other.state == State::Ready).count();
     warp.fragments.push(Fragment { pc: pc + 1, mask, state: State::Ready });
@@ -408,6 +419,7 @@ fn let_pass(warp: &mut Warp, pc: u32, mask: u32) -> bool {
 
 /// Merges what stands at `pc` into the running fragment and finds the next place where someone
 /// stands; true when another must run first and the running one was put back.
+#[cfg_attr(feature = "libfuzzer", inline(always))]
 fn meet(warp: &mut Warp, pc: u32, mask: &mut u32, lenient: bool, meeting: &mut u32) -> bool {
     let mut i = 0;
     let mut lower = false;

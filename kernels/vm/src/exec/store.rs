@@ -4,6 +4,7 @@ use super::access::{
     GLOBAL_START, Shape, Target, addresses, block_race, by_size, local_at, offset, place, resolve,
     shared_trouble, space_of, touch_data, toucher,
 };
+use super::cluster;
 use super::lane::lanes_where;
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
@@ -194,13 +195,22 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
 
 /// A strong store tells what was fenced before it.
 pub(crate) fn release(machine: &mut Machine<'_>, target: Target, me: Toucher, fenced: bool) {
+    if fenced {
+        machine.order_cluster();
+    }
     if machine.races.on {
         match target {
             Target::Global(address) => machine.races.release(me.thread / 32, address, fenced),
             Target::Data(offset) => {
                 machine.races.release(me.thread / 32, DATA_BASE + offset, fenced);
             }
-            Target::Shared(_) => machine.races.meet(),
+            Target::Shared(offset) => machine.tell(offset, me, fenced),
+            Target::Cluster(address) => {
+                let _ = machine.reach(address, me, |machine, offset| {
+                    machine.tell(offset, me, fenced);
+                    Ok(())
+                });
+            }
             _ => {}
         }
     }
@@ -352,8 +362,8 @@ pub(crate) fn write_one<const CHECKS: bool>(
                 && let Some((page, at)) = machine.memory.window(address, len as u64)
             {
                 let declared = page.marks[at..at + len].iter().all(|m| m & marks::SAME_VALUE != 0);
-                let same = declared && page.data[at..at + len] == *data;
-                let act = Act { store: true, strong, harmless: same && !strong };
+                let same = !strong && page.data[at..at + len] == *data;
+                let act = Act { store: true, strong, harmless: same && declared, same };
                 let page_len = page.data.len();
                 let touched = machine.races.touch(&mut page.shadow, page_len, at, len, me, act);
                 if let Err(foe) = touched {
@@ -380,6 +390,7 @@ pub(crate) fn write_one<const CHECKS: bool>(
                 machine.shared.data[offset as usize..end as usize].copy_from_slice(data);
             }
         }
+        Target::Cluster(address) => return cluster::write(machine, address, data, me, strong),
         _ => return write_other::<CHECKS>(machine, target, data, me, strong),
     }
     Ok(())
@@ -417,12 +428,13 @@ fn write_other<const CHECKS: bool>(
                 return Err(FaultKind::ConstWrite { offset }.into());
             }
             if CHECKS && machine.races.on {
-                let act = Act { store: true, strong, harmless: false };
+                let same = !strong && machine.data[range.clone()] == *data;
+                let act = Act { store: true, strong, harmless: false, same };
                 touch_data(machine, offset, len, me, act)?;
             }
             machine.data[range].copy_from_slice(data);
         }
-        Target::Global(_) | Target::Shared(_) => {}
+        Target::Global(_) | Target::Shared(_) | Target::Cluster(_) => {}
     }
     Ok(())
 }

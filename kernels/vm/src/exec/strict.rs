@@ -7,7 +7,7 @@ use super::machine::{Machine, Trouble};
 use super::step::{Laned, Raise, Raised};
 use super::warp::{State, Warp, lanes};
 use crate::fault::FaultKind;
-use crate::program::{Action, BarrierKind};
+use crate::program::Action;
 use crate::shared::Other;
 
 /// A complete group of lanes whose mask names others.
@@ -86,9 +86,7 @@ pub(crate) fn opens(
             Action::Barrier(i) => Some(&machine.entry.barriers[usize::from(i)]),
             _ => None,
         };
-        // A cluster's barrier waits for those who have not exited, and says so.
-        let whole = barrier.is_some_and(|barrier| barrier.kind != BarrierKind::Cluster);
-        if whole && gate.expected == 0 && machine.alive_threads < machine.block_threads {
+        if gate.expected == 0 && machine.alive_threads < machine.block_threads {
             let kind = FaultKind::ExitedAtBarrier {
                 barrier: id.into(),
                 arrived: gate.arrived,

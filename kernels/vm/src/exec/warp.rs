@@ -64,16 +64,22 @@ pub(crate) struct Warp {
     /// Let other fragments run first although they stand further on.
     pub yielding: Option<u32>,
     pub poll: Poll,
+    /// Lanes that arrived at the cluster's barrier and have not waited there, and those of them that
+    /// did in an odd phase.
+    pub arrived: u32,
+    pub arrived_odd: u32,
     /// Where each lane exited, under strict rules.
     pub exits: Vec<u32>,
 }
 
 impl Warp {
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn is_ready(&self) -> bool {
         self.fragments.iter().any(|fragment| fragment.state == State::Ready)
     }
 
     /// Counts a strong access that changed nothing; true when it is time to let others run.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn polls(&mut self, pc: u32, lane: u32, place: (Space, u64), changes: u64) -> bool {
         let poll = &mut self.poll;
         if poll.changes != changes || poll.times == 0 {
@@ -98,6 +104,7 @@ impl Warp {
     }
 
     /// Merges ready fragments at equal places and takes out the one to run.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn pick(&mut self) -> Option<Fragment> {
         let after = self.yielding.take();
         if let [only] = *self.fragments

@@ -1,9 +1,10 @@
 //! `wgmma.mma_async` of one warp: its sixteen rows of A, from registers or shared memory, times B
-//! from shared memory, as products of eight columns each. It is complete at once: a read of sums
-//! before the wait, or a store to a factor before it, is not seen; no fault is invented.
+//! from shared memory, as products of eight columns each. It is computed at once; what may not be
+//! touched before its wait is the matter of [`super::flight`].
 //! Descriptors follow the PTX ISA, section "Matrix-descriptor": start, two strides, a swizzle.
 
 use super::access::{shared_trouble, toucher};
+use super::flight;
 use super::machine::Machine;
 use super::mma;
 use super::rare::Turn;
@@ -85,6 +86,9 @@ impl Reader<'_, '_> {
         let bytes = bytes.ok_or_else(|| (0, outside()))?;
         let mut out = [0; 16];
         out.copy_from_slice(bytes);
+        if machine.checks {
+            flight::read(machine, self.warp.index, at, out).map_err(|trouble| (0, trouble))?;
+        }
         Ok(out)
     }
 
@@ -155,6 +159,10 @@ pub(super) fn product(
     if [Some(right), left].iter().flatten().any(|d| d >> 49 & 7 != 0) {
         return Ok(Turn::Unsupported(what.base_offset));
     }
+    if machine.checks {
+        flight::admit(warp, machine, what).map_err(|trouble| (0, trouble))?;
+        flight::issue(warp, machine, what, pc);
+    }
     let bits = what.factors[0].bits();
     let mut tile = std::mem::take(machine.tile);
     tile.words.resize(14, Words([0; 32]));
@@ -182,7 +190,7 @@ pub(super) fn product(
     }
     let image = Image::new(right);
     let (transposed, negate) = (what.transposed[1], what.negate[1]);
-    let each = if what.sum == Sum::F16 { 2 } else { 4 };
+    let each = if what.sum.is_f16() { 2 } else { 4 };
     let keep = what.accumulate.map_or(FULL, |slot| warp.predicates[usize::from(slot)]);
     for column in 0..what.d.len() / each {
         let mut reader = Reader { warp, pc, bits, transposed, negate, machine: &mut *machine };

@@ -166,15 +166,16 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// Gives every register its final slot. Returns those a thread may read before it writes.
-    pub(super) fn allocate(&mut self, starts: &[u32]) -> Vec<Reg> {
+    /// Gives every register its final slot. Returns those a thread may read before it writes; `None`
+    /// when that would take too long to find out.
+    pub(super) fn allocate(&mut self, starts: &[u32]) -> Option<Vec<Reg>> {
         let count = usize::max(self.next[1] as usize, self.next[2] as usize) * 2;
         let pinned = self.pinned();
         let mut is_pinned = vec![false; count];
         for reg in &pinned {
             is_pinned[index(reg.class, reg.slot)] = true;
         }
-        let (intervals, exposed) = self.intervals(starts, count, &is_pinned);
+        let (intervals, exposed) = self.intervals(starts, count, &is_pinned)?;
         let mut slots: Vec<Option<Slot>> = vec![None; count];
         let mut used = [0u32; 3];
         for reg in &pinned {
@@ -230,10 +231,8 @@ impl Lowering<'_, '_> {
         }
         self.next[1] = used[1].max(1);
         self.next[2] = used[2].max(1);
-        exposed
-            .into_iter()
-            .map(|reg| Reg { class: reg.class, slot: rename(reg.class, reg.slot) })
-            .collect()
+        let renamed = |reg: Reg| Reg { class: reg.class, slot: rename(reg.class, reg.slot) };
+        Some(exposed.into_iter().map(renamed).collect())
     }
 
     /// The span of positions in which each register is alive, and those alive at the start.
@@ -243,9 +242,17 @@ impl Lowering<'_, '_> {
         starts: &[u32],
         count: usize,
         is_pinned: &[bool],
-    ) -> (Vec<Option<(u32, u32)>>, Vec<Reg>) {
+    ) -> Option<(Vec<Option<(u32, u32)>>, Vec<Reg>)> {
+        /// Registers times blocks, over 64: three bits each are kept.
+        const MOST_WORDS: usize = 1 << 24;
+        /// Steps of the search for a fixed point.
+        const MOST_STEPS: usize = 1 << 30;
         let words = count.div_ceil(64);
         let blocks = starts.len();
+        if words * blocks > MOST_WORDS {
+            return None;
+        }
+        let mut steps = 0;
         let mut uses = vec![vec![0u64; words]; blocks];
         let mut defines = vec![vec![0u64; words]; blocks];
         let mut intervals: Vec<Option<(u32, u32)>> = vec![None; count];
@@ -284,6 +291,10 @@ impl Lowering<'_, '_> {
         let mut changed = true;
         while changed {
             changed = false;
+            steps += words * blocks;
+            if steps > MOST_STEPS {
+                return None;
+            }
             for block in (0..blocks).rev() {
                 for word in 0..words {
                     let out = successors[block].iter().fold(0, |all, s| all | alive[*s][word]);
@@ -313,7 +324,7 @@ impl Lowering<'_, '_> {
                 exposed.push(Reg { class, slot: (i / 2) as Slot });
             }
         }
-        (intervals, exposed)
+        Some((intervals, exposed))
     }
 
     fn successors(&self, starts: &[u32], block: usize) -> Vec<usize> {

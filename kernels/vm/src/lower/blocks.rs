@@ -16,6 +16,9 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 impl<'a> Lowering<'a, '_> {
     pub(super) fn finish(mut self, function: &Function<'a>) -> Result<Entry, ParseError> {
         self.resolve_labels()?;
+        if self.watched {
+            self.drop_untouched();
+        }
         let tables = [
             self.pures.len(),
             self.accesses.len(),
@@ -41,7 +44,9 @@ impl<'a> Lowering<'a, '_> {
             self.drop_unread(&starts);
         }
         let starts = self.block_starts();
-        let exposed = self.allocate(&starts);
+        let Some(exposed) = self.allocate(&starts) else {
+            return Err(too_large("branches among so many registers", function.line));
+        };
         self.fix_shuffles();
         let block_of = |pc: u32| starts.partition_point(|start| *start <= pc) as u32 - 1;
         let mut edge_targets = vec![0; self.edges as usize];
@@ -94,6 +99,7 @@ impl<'a> Lowering<'a, '_> {
         let synchronises = self.accesses.iter().any(|access| access.release)
             || self.atomics.iter().any(|atomic| atomic.release)
             || self.rares.iter().any(Rare::releases)
+            || self.barriers.iter().any(|barrier| barrier.kind.releases())
             || self.code.iter().any(|i| matches!(i.op, Op::Fence));
         Ok(Entry {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -101,6 +107,8 @@ impl<'a> Lowering<'a, '_> {
             parameters: self.parameters,
             parameter_bytes,
             max_threads: function.max_threads,
+            cluster: function.cluster,
+            explicit_cluster: function.explicit_cluster,
             static_shared_bytes: self.static_shared,
             shared: self.shared,
             dynamic_shared_offset: dynamic,

@@ -12,10 +12,12 @@ use crate::syntax::{Function, Instruction, Operand, Space, Statement, Tree};
 const POINTER_STEP: u64 = 16;
 /// How deep calls of one function within itself are followed at most.
 const DEEPEST: usize = 64;
+/// Operations beyond which it is not followed either.
+const LARGEST_FOLLOWED: usize = 1 << 18;
 /// Statements that such calls may become.
 const LARGEST_RECURSION: usize = 1 << 14;
-/// Registers beyond which it is not followed: a kernel has some 60,000.
-const MOST_REGISTERS: u32 = 30_000;
+/// Registers, or operations of a kind, beyond which it is not followed: a kernel has some 60,000.
+const MOST_FOLLOWED: usize = 30_000;
 
 /// The address that a function's name stands for.
 pub(super) fn function_address(tree: &Tree<'_>, name: &str) -> Option<u64> {
@@ -211,7 +213,8 @@ impl<'a> Lowering<'a, '_> {
         let within = self.calls.iter().filter(|name| **name == callee.name).count();
         // Each call through a pointer may become many.
         let grows = within > 0 || through_pointer && self.calls.len() > 2;
-        let full = grows && self.next.iter().any(|n| *n > MOST_REGISTERS);
+        let full =
+            grows && (self.largest_kind() > MOST_FOLLOWED || self.code.len() > LARGEST_FOLLOWED);
         if full || within >= deepest(callee) || self.calls.len() > 2 * DEEPEST {
             self.push_rare(Rare::TooDeep);
             return Ok(());

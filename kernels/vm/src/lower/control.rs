@@ -3,6 +3,7 @@
 use super::{Fixup, FixupAt, Lower, Lowering, Refusal, bad};
 use crate::parse_error::ParseErrorKind;
 use crate::program::{Barrier, BarrierKind, Class, Op, Table};
+use crate::rare::Rare;
 use crate::syntax::{Instruction, Operand};
 
 /// What `membar` and `fence` may bear.
@@ -18,6 +19,7 @@ const FENCES: &[&str] = &[
     "release",
     "proxy",
     "alias",
+    "tensormap::generic",
     "async",
     "global",
     "shared::cta",
@@ -58,6 +60,10 @@ impl<'a> Lowering<'a, '_> {
                 let narrow = |part: &&str| matches!(*part, "proxy" | "mbarrier_init");
                 if parts.iter().any(wide) && !parts.iter().any(narrow) {
                     self.emit(Op::Fence);
+                }
+                let proxy = ["proxy", "async"].iter().all(|part| parts.contains(part));
+                if self.watched && proxy && !parts.contains(&"global") {
+                    self.push_rare(Rare::ProxyFence);
                 }
                 Ok(())
             }
@@ -118,25 +124,23 @@ impl<'a> Lowering<'a, '_> {
 
     fn barrier(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
         if let ["barrier", "cluster", action, rest @ ..] = parts {
+            let kind = match *action {
+                "arrive" => BarrierKind::ClusterArrive { release: !rest.contains(&"relaxed") },
+                "wait" => BarrierKind::ClusterWait,
+                _ => return Err(Refusal::Unsupported),
+            };
             let known = ["release", "acquire", "relaxed", "aligned"];
-            match (*action, ins.operands.as_slice()) {
-                _ if !rest.iter().all(|part| known.contains(part)) => {}
-                // Whoever waits has arrived: the wait stands for both.
-                ("arrive", []) => return Ok(()),
-                ("wait", []) => {
-                    /// Behind the block's own sixteen.
-                    const CLUSTER_GATE: u32 = 16;
-                    let (kind, id) = (BarrierKind::Cluster, self.word_constant(CLUSTER_GATE));
-                    let aligned = rest.contains(&"aligned");
-                    let barrier =
-                        Barrier { kind, id, count: None, d: None, p: 0, negate: false, aligned };
-                    self.barriers.push(barrier);
-                    self.emit(Op::Barrier(self.barriers.len() as u16 - 1));
-                    return Ok(());
-                }
-                _ => {}
+            if !rest.iter().all(|part| known.contains(part)) {
+                return Err(Refusal::Unsupported);
             }
-            return Err(Refusal::Unsupported);
+            if !ins.operands.is_empty() {
+                return bad();
+            }
+            let (id, aligned) = (self.word_constant(0), rest.contains(&"aligned"));
+            let barrier = Barrier { kind, id, count: None, d: None, p: 0, negate: false, aligned };
+            self.barriers.push(barrier);
+            self.emit(Op::Barrier(self.barriers.len() as u16 - 1));
+            return Ok(());
         }
         if parts.contains(&"warp") {
             let [members] = ins.operands.as_slice() else {

@@ -332,8 +332,8 @@ impl<'a> Lowering<'a, '_> {
             );
         }
         if ftz {
-            let t = self.pure_fresh(f, Class::Word, &[a]);
-            self.pure(|a, _, _| u64::from(float::flush(a as u32)), d, &[t]);
+            let f: LaneFn = rounded!(mode, |a, r| u64::from(float::narrow_flushed(real(a), r)));
+            self.pure(f, d, &[a]);
         } else {
             self.pure(f, d, &[a]);
         }
@@ -491,7 +491,7 @@ fn tf32_away(bits: u32) -> u32 {
     bits.wrapping_add(0x1000) & !0x1fff
 }
 
-fn tf32_nearest(bits: u32) -> u32 {
+pub(crate) fn tf32_nearest(bits: u32) -> u32 {
     if bits & 0x7f80_0000 == 0x7f80_0000 {
         return if bits & 0x7f_ffff != 0 { float::NAN_F32 } else { bits };
     }

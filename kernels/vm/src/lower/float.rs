@@ -53,7 +53,9 @@ impl<'a> Lowering<'a, '_> {
             self.emit(Op::Approx { op, d, a });
             return Ok(());
         }
-        if ftz {
+        // Products flush their operands themselves, for they judge them exactly.
+        let product = matches!(base, "mul" | "fma" | "mad");
+        if ftz && !product {
             for slot in &mut s {
                 let t = self.fresh_word();
                 self.pure(
@@ -66,7 +68,7 @@ impl<'a> Lowering<'a, '_> {
         }
         let result = if ftz || sat { self.fresh_word() } else { d };
         if let ("div", true, &[a, b]) = (base, approx, s.as_slice()) {
-            self.quotient(parts.contains(&"full"), result, a, b);
+            self.quotient([parts.contains(&"full"), ftz], result, a, b);
         } else {
             self.float32_op(base, parts, result, &s)?;
         }
@@ -88,7 +90,7 @@ impl<'a> Lowering<'a, '_> {
 
     /// The quotient as the hardware makes it of a reciprocal: operands are scaled where the divisor
     /// has none that is normal; without `full`, divisors above 2^126 give zero.
-    fn quotient(&mut self, full: bool, d: Slot, a: Slot, b: Slot) {
+    fn quotient(&mut self, [full, ftz]: [bool; 2], d: Slot, a: Slot, b: Slot) {
         let scale: LaneFn = |b, full, _| {
             let magnitude = f32::from_bits(b as u32).abs();
             let by = if magnitude < f32::MIN_POSITIVE {
@@ -107,7 +109,10 @@ impl<'a> Lowering<'a, '_> {
         self.binary(Binary::FMul, y, a, by);
         let op = if full { Approx::Rcp } else { Approx::RcpFtz };
         self.emit(Op::Approx { op, d: r, a: x });
-        self.binary(Binary::FMul, d, y, r);
+        match directed32("mul", Rounding::Nearest, true) {
+            Some(f) if ftz => self.pure(f, Self::as_word(d), &[y, r].map(Self::as_word)),
+            _ => self.binary(Binary::FMul, d, y, r),
+        }
     }
 
     fn float32_op(&mut self, base: &str, parts: &[&str], d: Slot, s: &[Slot]) -> Lower<()> {
@@ -125,24 +130,24 @@ impl<'a> Lowering<'a, '_> {
             self.pure(f, Self::as_word(d), &[a, b].map(Self::as_word));
             return Ok(());
         }
+        let ftz = parts.contains(&"ftz");
         let nearest = mode == Rounding::Nearest;
         match (base, s) {
             ("add", &[a, b]) if nearest => self.binary(Binary::FAdd, d, a, b),
             ("add", &[a, b]) if mode == Rounding::Zero => self.binary(Binary::FAddZero, d, a, b),
             ("sub", &[a, b]) if nearest => self.binary(Binary::FSub, d, a, b),
-            ("mul", &[a, b]) if nearest => self.binary(Binary::FMul, d, a, b),
+            ("mul", &[a, b]) if nearest && !ftz => self.binary(Binary::FMul, d, a, b),
             ("min", &[a, b]) if !nan => self.binary(Binary::FMin, d, a, b),
             ("max", &[a, b]) if !nan => self.binary(Binary::FMax, d, a, b),
             ("neg", &[a]) => self.emit(Op::Unary { op: Unary::FloatNegate, d, a }),
             ("abs", &[a]) => self.emit(Op::Unary { op: Unary::FloatAbs, d, a }),
-            ("fma" | "mad", &[a, b, c]) if nearest => {
+            ("fma" | "mad", &[a, b, c]) if nearest && !ftz => {
                 self.emit(Op::Ternary { op: Ternary::Fma, d, a, b, c })
             }
-            ("fma" | "mad", &[a, b, c]) if mode == Rounding::Down => {
+            ("fma" | "mad", &[a, b, c]) if mode == Rounding::Down && !ftz => {
                 self.emit(Op::Ternary { op: Ternary::FmaDown, d, a, b, c })
             }
             _ => {
-                let ftz = parts.contains(&"ftz");
                 let f = directed32(base, mode, ftz).ok_or(Refusal::Unsupported)?;
                 let regs: Vec<Reg> = s.iter().map(|slot| Self::as_word(*slot)).collect();
                 if regs.len() > 3 {
@@ -239,6 +244,8 @@ fn directed32(base: &str, mode: Rounding, ftz: bool) -> Option<LaneFn> {
     let f: LaneFn = match base {
         "add" => by_mode!(|a, b, c, r| float::add32(a, b, r)),
         "sub" => by_mode!(|a, b, c, r| float::add32(a, -b, r)),
+        "mul" if ftz => by_mode!(|a, b, c, r| float::mul32_flushed(a, b, r)),
+        "fma" | "mad" if ftz => by_mode!(|a, b, c, r| float::fma32_flushed(a, b, c, r)),
         "mul" => by_mode!(|a, b, c, r| float::mul32(a, b, r)),
         "fma" | "mad" => by_mode!(|a, b, c, r| float::fma32(a, b, c, r)),
         "div" if ftz => by_mode!(|a, b, c, r| float::div32_flushed(a, b, r)),

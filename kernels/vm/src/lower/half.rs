@@ -16,6 +16,16 @@ fn flush16(code: u64) -> u64 {
     if code & 0x7c00 == 0 { code & 0x8000 } else { code }
 }
 
+/// A result of `.ftz`: zero where the exact value lies below the least normal number when it is
+/// rounded to as many bits as a normal one has, as an H200 has it.
+fn encode_flushed(x: f64) -> u64 {
+    const LEAST: f64 = 1.0 / 16384.0;
+    const SCALE: f64 = 1024.0;
+    let rounded = F16.decode(F16.encode(x * SCALE, Rounding::Nearest, false));
+    let tiny = x.abs() < LEAST && rounded.abs() < LEAST * SCALE;
+    if tiny { x.to_bits() >> 63 << 15 } else { encode(F16, x) }
+}
+
 /// Of a result: no number has one pattern there, in both formats.
 fn relu(code: u64) -> u64 {
     if code == NAN_16.into() || code & 0x8000 == 0 { code } else { 0 }
@@ -74,7 +84,21 @@ macro_rules! arithmetic_of {
             let x = |code: u64| $format.decode(code as u32);
             let _ = x;
             let nan = parts.contains(&"NaN");
+            let ftz = parts.contains(&"ftz");
             Some(match base {
+                "mul" if ftz => (
+                    lanes!(packed, |a, b, c| encode_flushed(
+                        $format.decode(a as u32) * $format.decode(b as u32)
+                    )),
+                    2,
+                ),
+                "fma" if ftz => (
+                    lanes!(packed, |a, b, c| encode_flushed(add_to_odd(
+                        $format.decode(a as u32) * $format.decode(b as u32),
+                        $format.decode(c as u32)
+                    ))),
+                    3,
+                ),
                 "add" => (
                     lanes!(packed, |a, b, c| encode(
                         $format,

@@ -1,9 +1,9 @@
-//! `mbarrier`, copies that arrive at one, and what clusters add: here a cluster is one block.
+//! `mbarrier`.
 
 use super::memory::space_of;
 use super::{Lower, Lowering, Refusal, bad};
 use crate::program::{Class, Op};
-use crate::rare::{Act, At, Bulk, Mbarrier, Rare};
+use crate::rare::{Act, At, Mbarrier, Rare};
 use crate::syntax::{Instruction, Operand, Space};
 
 /// Parts that change nothing for one block.
@@ -41,6 +41,7 @@ impl<'a> Lowering<'a, '_> {
             amount: one,
             state: None,
             complete: None,
+            release: false,
         };
         match (name, own.as_slice(), operands) {
             ("init", [], [at, count]) => {
@@ -97,91 +98,9 @@ impl<'a> Lowering<'a, '_> {
             }
             _ => return Err(Refusal::Unsupported),
         }
+        let wide = rest.contains(&"cluster") || what.at.space == Space::Cluster;
+        what.release = wide && matches!(what.act, Act::Arrive { .. }) && !rest.contains(&"relaxed");
         self.push_rare(Rare::Mbarrier(what));
         Ok(())
-    }
-
-    /// `cp.async.mbarrier.arrive` and `cp.async.bulk`.
-    pub(super) fn bulk(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
-        let hint = parts.contains(&"L2::cache_hint");
-        let parts: Vec<&str> = parts.iter().copied().filter(|p| *p != "L2::cache_hint").collect();
-        let operands = ins.operands.as_slice();
-        match (parts.as_slice(), operands) {
-            (["cp", "async", "mbarrier", "arrive", rest @ ..], [at]) => {
-                let counted = rest.first() == Some(&"noinc");
-                let rest = &rest[usize::from(counted)..];
-                if !matches!(rest, ["b64"] | ["shared" | "shared::cta", "b64"]) {
-                    return Err(Refusal::Unsupported);
-                }
-                let at = self.at(at, space_of(rest))?;
-                let (act, amount) = (Act::Copies { counted }, self.word_constant(1));
-                let what = Mbarrier { act, at, amount, state: None, complete: None };
-                self.push_rare(Rare::Mbarrier(what));
-            }
-            (
-                [
-                    "cp",
-                    "async",
-                    "bulk",
-                    "shared::cluster" | "shared::cta",
-                    "global",
-                    "mbarrier::complete_tx::bytes",
-                ],
-                [to, from, bytes, counts, rest @ ..],
-            ) if rest.len() == usize::from(hint) => {
-                let what = Bulk {
-                    to: self.at(to, Space::Shared)?,
-                    from: self.at(from, Space::Global)?,
-                    bytes: self.word(bytes)?,
-                    counts: Some(self.at(counts, Space::Shared)?),
-                };
-                self.push_rare(Rare::Bulk(what));
-            }
-            (
-                ["cp", "async", "bulk", "global", "shared::cta", "bulk_group"],
-                [to, from, bytes, rest @ ..],
-            ) if rest.len() == usize::from(hint) => {
-                let what = Bulk {
-                    to: self.at(to, Space::Global)?,
-                    from: self.at(from, Space::Shared)?,
-                    bytes: self.word(bytes)?,
-                    counts: None,
-                };
-                self.push_rare(Rare::Bulk(what));
-            }
-            // What leaves shared memory has left at once.
-            (["cp", "async", "bulk", "commit_group"], [])
-            | (["cp", "async", "bulk", "wait_group"], [_])
-            | (["cp", "async", "bulk", "wait_group", "read"], [_])
-            | (["cp", "async", "bulk", "prefetch", "L2", "global"], _) => {}
-            _ => return Err(Refusal::Unsupported),
-        }
-        Ok(())
-    }
-
-    /// The only block of a cluster has rank 0 and its own shared memory.
-    pub(super) fn cluster(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
-        match (parts, ins.operands.as_slice()) {
-            // Another rank leads nowhere, and an access says so.
-            (["mapa", "shared::cluster", "u32"], [d, a, rank]) => {
-                let d = Self::as_word(self.target(d, Class::Word)?);
-                let sources = [self.word(a)?, self.word(rank)?].map(Self::as_word);
-                self.pure(|a, rank, _| if rank == 0 { a } else { u32::MAX.into() }, d, &sources);
-                Ok(())
-            }
-            (["mapa", "u64"] | ["mapa", "shared::cluster", "u64"], [d, a, rank]) => {
-                let d = Self::as_long(self.target(d, Class::Long)?);
-                let sources = [Self::as_long(self.long(a)?), Self::as_word(self.word(rank)?)];
-                self.pure(|a, rank, _| if rank == 0 { a } else { u64::MAX }, d, &sources);
-                Ok(())
-            }
-            (["getctarank", .., "u32" | "u64"], [d, _]) => {
-                let d = self.target(d, Class::Word)?;
-                let a = self.word_constant(0);
-                self.emit(Op::Mov32 { d, a });
-                Ok(())
-            }
-            _ => Err(Refusal::Unsupported),
-        }
     }
 }

@@ -3,13 +3,14 @@
 use super::operand::{Ty, TyKind};
 use super::{Binding, Lower, Lowering, Refusal, bad};
 use crate::program::{Access, Atomic, AtomicOp, Binary, Class, Long2, Op, Reg, Slot, Unary};
-use crate::space::{DATA_BASE, LOCAL_BASE, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
+use crate::space::{DATA_BASE, LOCAL_BASE, OWN_BYTES, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
 use crate::syntax::{Instruction, Operand, Space};
 
 pub(super) fn space_of(parts: &[&str]) -> Space {
     for part in parts {
         match part.split("::").next().unwrap_or_default() {
             "global" => return Space::Global,
+            "shared" if *part == "shared::cluster" => return Space::Cluster,
             "shared" => return Space::Shared,
             "local" => return Space::Local,
             "const" => return Space::Const,
@@ -31,6 +32,33 @@ pub(super) fn is_strong(parts: &[&str]) -> bool {
 /// Whether a fence comes before an atomic.
 pub(super) fn releases(parts: &[&str]) -> bool {
     parts.iter().any(|part| matches!(*part, "release" | "acq_rel"))
+}
+
+/// What an atomic of that name does to values of a type.
+pub(super) fn reduction(name: &str, ty: Ty) -> Option<AtomicOp> {
+    Some(match (name, ty.signed()) {
+        ("add", _) => match (ty.kind, ty.bits) {
+            (TyKind::Float, 32) => AtomicOp::AddF32,
+            (TyKind::Float, 64) => AtomicOp::AddF64,
+            (TyKind::Float, _) => AtomicOp::AddF16,
+            (TyKind::F16x2, _) => AtomicOp::AddF16x2,
+            (TyKind::Bf16x2, _) => AtomicOp::AddBf16x2,
+            (TyKind::Bf16, _) => AtomicOp::AddBf16,
+            _ => AtomicOp::AddInt,
+        },
+        ("min", true) => AtomicOp::MinS,
+        ("min", false) => AtomicOp::MinU,
+        ("max", true) => AtomicOp::MaxS,
+        ("max", false) => AtomicOp::MaxU,
+        ("exch", _) => AtomicOp::Exchange,
+        ("cas", _) => AtomicOp::CompareSwap,
+        ("and", _) => AtomicOp::And,
+        ("or", _) => AtomicOp::Or,
+        ("xor", _) => AtomicOp::Xor,
+        ("inc", _) => AtomicOp::Increment,
+        ("dec", _) => AtomicOp::Decrement,
+        _ => return None,
+    })
 }
 
 impl<'a> Lowering<'a, '_> {
@@ -74,7 +102,8 @@ impl<'a> Lowering<'a, '_> {
             single => std::slice::from_ref(single),
         };
         // Vectors of 2, 4 or 8 elements and at most 32 bytes.
-        if !list.len().is_power_of_two() || list.len() * usize::from(ty.bits / 8) > 32 {
+        let counted = list.len() <= 8 && list.len().is_power_of_two();
+        if !counted || ty.bits < 8 || list.len() * usize::from(ty.bits / 8) > 32 {
             return bad();
         }
         let mut access = Access {
@@ -142,7 +171,7 @@ impl<'a> Lowering<'a, '_> {
         let access = self.access(parts, address, values, true)?;
         if access.space == Space::Param && access.base.is_none() && self.guard.0 == 0 {
             for i in 0..usize::from(access.count) {
-                let at = access.offset + i as i64 * i64::from(access.width_bytes);
+                let at = access.offset.wrapping_add(i as i64 * i64::from(access.width_bytes));
                 let d = access.regs[i];
                 let key = (at as u32, access.width_bytes, access.signed, d.class);
                 let slot = match self.parameter_slots.get(&key) {
@@ -198,34 +227,8 @@ impl<'a> Lowering<'a, '_> {
         element: usize,
     ) -> Lower<()> {
         let ty = parts.last().and_then(|name| Ty::parse(name)).ok_or(Refusal::Unsupported)?;
-        let operation = parts
-            .iter()
-            .find_map(|part| {
-                Some(match (*part, ty.signed()) {
-                    ("add", _) => match *parts.last()? {
-                        "f32" => AtomicOp::AddF32,
-                        "f64" => AtomicOp::AddF64,
-                        "f16x2" => AtomicOp::AddF16x2,
-                        "bf16x2" => AtomicOp::AddBf16x2,
-                        "f16" => AtomicOp::AddF16,
-                        "bf16" => AtomicOp::AddBf16,
-                        _ => AtomicOp::AddInt,
-                    },
-                    ("min", true) => AtomicOp::MinS,
-                    ("min", false) => AtomicOp::MinU,
-                    ("max", true) => AtomicOp::MaxS,
-                    ("max", false) => AtomicOp::MaxU,
-                    ("exch", _) => AtomicOp::Exchange,
-                    ("cas", _) => AtomicOp::CompareSwap,
-                    ("and", _) => AtomicOp::And,
-                    ("or", _) => AtomicOp::Or,
-                    ("xor", _) => AtomicOp::Xor,
-                    ("inc", _) => AtomicOp::Increment,
-                    ("dec", _) => AtomicOp::Decrement,
-                    _ => return None,
-                })
-            })
-            .ok_or(Refusal::Unsupported)?;
+        let operation =
+            parts.iter().find_map(|part| reduction(part, ty)).ok_or(Refusal::Unsupported)?;
         let floating = !matches!(ty.kind, TyKind::Unsigned | TyKind::Signed | TyKind::Bits);
         if floating && matches!(operation, AtomicOp::MinU | AtomicOp::MaxU) {
             return Err(Refusal::Unsupported);
@@ -252,7 +255,7 @@ impl<'a> Lowering<'a, '_> {
             _ => return bad(),
         };
         let (base, offset, implied) = self.address(address)?;
-        let offset = offset + (element * usize::from(ty.bits / 8)) as i64;
+        let offset = offset.wrapping_add((element * usize::from(ty.bits / 8)) as i64);
         let mut space = space_of(parts);
         if space == Space::Generic
             && let Some(implied) = implied
@@ -285,7 +288,7 @@ impl<'a> Lowering<'a, '_> {
         };
         let to = parts.get(1) == Some(&"to");
         let base = match space_of(parts) {
-            Space::Shared => SHARED_BASE,
+            Space::Shared | Space::Cluster => SHARED_BASE,
             Space::Local => LOCAL_BASE,
             Space::Param => PARAM_BASE,
             _ => 0,
@@ -321,7 +324,8 @@ impl<'a> Lowering<'a, '_> {
             u64::from(a.wrapping_sub(base) < WINDOW_BYTES)
         }
         let f: fn(u64, u64, u64) -> u64 = match space_of(parts) {
-            Space::Shared => |a, _, _| within(a, SHARED_BASE),
+            Space::Shared => |a, _, _| u64::from(a.wrapping_sub(SHARED_BASE) < OWN_BYTES),
+            Space::Cluster => |a, _, _| within(a, SHARED_BASE),
             Space::Local => |a, _, _| within(a, LOCAL_BASE),
             Space::Param => |a, _, _| within(a, PARAM_BASE),
             Space::Global => |a, _, _| u64::from(a >= 1 << 40) | within(a, DATA_BASE),
@@ -373,7 +377,7 @@ impl<'a> Lowering<'a, '_> {
                 self.emit(Op::Unary { op: Unary::Low16, d: low, a: kept });
                 self.emit(Op::Unary { op: Unary::High16, d: high, a: kept });
             }
-            (16 | 32 | 64, all) => {
+            (16 | 32 | 64, all @ ([_, _] | [_, _, _, _] | [_, _, _, _, _, _, _, _])) => {
                 let piece_bits = ty.bits / all.len() as u8;
                 if piece_bits != 8 && piece_bits != 16 {
                     return bad();
@@ -398,7 +402,7 @@ impl<'a> Lowering<'a, '_> {
 
     fn pack(&mut self, d: &Operand<'a>, list: &[Operand<'a>], ty: Ty) -> Lower<()> {
         let (d, _) = self.destination(d, ty.class())?;
-        if d.class != ty.class() || list.is_empty() {
+        if d.class != ty.class() || !matches!(list.len(), 2 | 4) {
             return bad();
         }
         let piece = Ty { kind: TyKind::Bits, bits: ty.bits / list.len() as u8 };

@@ -6,9 +6,10 @@ mod arithmetic;
 mod bits;
 mod blocks;
 mod calls;
+mod cluster;
 mod compare;
 mod control;
-mod convert;
+pub(crate) mod convert;
 mod flatten;
 mod float;
 mod fold;
@@ -20,6 +21,8 @@ mod modifiers;
 mod operand;
 mod packed;
 mod quad;
+mod tensor;
+mod touches;
 mod visit;
 mod visit_rare;
 mod warp;
@@ -141,7 +144,26 @@ pub(crate) struct Lowering<'a, 't> {
     rares: Vec<Rare>,
     unsupported: Vec<String>,
     simplified: bool,
+    /// Lowered so far, for this kernel and those before.
+    statements: u64,
+    /// The module has `wgmma`, whose registers are looked after.
+    watched: bool,
 }
+
+/// Beyond any device's local or shared memory.
+const LARGEST_VARIABLE_BYTES: u64 = 1 << 24;
+/// Variables of one space in one kernel.
+const LARGEST_SPACE_BYTES: u32 = 1 << 26;
+/// `.global` and `.const` variables of a module; each launch begins with a copy.
+const LARGEST_DATA_BYTES: u64 = 1 << 28;
+/// Parameters of a kernel, some times what a device takes.
+const LARGEST_PARAMETERS_BYTES: u64 = 1 << 16;
+/// Operations of a kernel.
+const MOST_OPERATIONS: usize = 1 << 20;
+/// Registers of a class, and operations of one kind.
+const MOST_OF_A_KIND: usize = 60_000;
+/// Statements of a module, those of called functions at each call.
+const MOST_STATEMENTS: u64 = 1 << 22;
 
 /// Bytes kept free behind every shared array, so that running over its end is seen.
 const REDZONE_BYTES: u32 = 32;
@@ -154,15 +176,18 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
     let mut pointers = Vec::new();
     for variable in &tree.variables {
         if !matches!(variable.space, Space::Global | Space::Const) {
+            if variable.size_bytes() > LARGEST_VARIABLE_BYTES {
+                return Err(too_large("bytes in one variable", 0));
+            }
             continue;
         }
         let align = variable.align_bytes.max(1) as usize;
         data.resize(data.len().next_multiple_of(align), 0);
         let start = data.len();
-        let size = usize::try_from(variable.size_bytes()).unwrap_or(usize::MAX);
-        if size > 1 << 30 {
+        if variable.size_bytes() > LARGEST_DATA_BYTES - (start as u64).min(LARGEST_DATA_BYTES) {
             return Err(too_large("bytes of module variables", 0));
         }
+        let size = variable.size_bytes() as usize;
         addresses.insert(variable.name, start as u64);
         data.resize(start + size, 0);
         writable.resize(start, false);
@@ -197,10 +222,15 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
         }
     }
     writable.resize(data.len(), false);
+    let watched = touches::has_products(tree);
     let mut entries = Vec::new();
+    let mut statements = 0;
     for function in tree.functions.iter().filter(|f| f.is_entry) {
-        let lowering = Lowering { simplified, ..Lowering::new(tree, &addresses) };
-        entries.push(lowering.entry(function)?);
+        let lowering =
+            Lowering { simplified, statements, watched, ..Lowering::new(tree, &addresses) };
+        let (entry, lowered) = lowering.entry(function)?;
+        entries.push(entry);
+        statements = lowered;
     }
     Ok(Lowered { entries, data, writable })
 }
@@ -252,33 +282,36 @@ impl<'a, 't> Lowering<'a, 't> {
             rares: Vec::new(),
             unsupported: Vec::new(),
             simplified: true,
+            statements: 0,
+            watched: false,
         }
     }
 
-    fn entry(mut self, function: &Function<'a>) -> Result<Entry, ParseError> {
+    /// The kernel, and how many statements were lowered by now.
+    fn entry(mut self, function: &Function<'a>) -> Result<(Entry, u64), ParseError> {
         self.place.ptx_line = function.line;
         self.open_scope();
-        self.declare_parameters(function);
-        if function.cluster_blocks > 1 {
-            let blocks = function.cluster_blocks;
-            self.unsupported.push(format!(".reqnctapercluster of {blocks} blocks"));
-            self.emit(Op::Unsupported(0));
-        }
+        self.declare_parameters(function)?;
         if let Some(body) = &function.body {
             self.calls.push(function.name);
             self.body(body)?;
         }
         self.guard = (0, false);
         self.emit(Op::Exit);
-        self.finish(function)
+        let statements = self.statements;
+        Ok((self.finish(function)?, statements))
     }
 
-    fn declare_parameters(&mut self, function: &Function<'a>) {
+    fn declare_parameters(&mut self, function: &Function<'a>) -> Result<(), ParseError> {
         let mut end = 0u32;
         for variable in &function.parameters {
             let align = variable.align_bytes.max(1);
             let offset = end.next_multiple_of(align);
-            let size = variable.size_bytes() as u32;
+            let size = variable.size_bytes();
+            if size + u64::from(offset) > LARGEST_PARAMETERS_BYTES {
+                return Err(too_large("bytes of parameters", function.line));
+            }
+            let size = size as u32;
             end = offset + size;
             let ty = match (variable.count, variable.element) {
                 (Some(_), _) => ParameterType::Bytes,
@@ -303,6 +336,7 @@ impl<'a, 't> Lowering<'a, 't> {
             });
             self.bind(variable.name, Binding::Parameter { offset });
         }
+        Ok(())
     }
 
     fn open_scope(&mut self) {
@@ -324,8 +358,9 @@ impl<'a, 't> Lowering<'a, 't> {
 
     fn body(&mut self, statements: &[Statement<'a>]) -> Result<(), ParseError> {
         for statement in statements {
-            if self.next.iter().any(|n| *n > 60_000) || self.code.len() > 1 << 22 {
-                return Err(self.error(ParseErrorKind::TooLarge("registers or instructions")));
+            self.statements += 1;
+            if let Some(what) = self.excess() {
+                return Err(self.error(ParseErrorKind::TooLarge(what)));
             }
             match statement {
                 Statement::Open => self.open_scope(),
@@ -347,6 +382,34 @@ impl<'a, 't> Lowering<'a, 't> {
             }
         }
         Ok(())
+    }
+
+    /// The most registers of a class, or operations of one kind, so far.
+    fn largest_kind(&self) -> usize {
+        let registers = self.next.iter().copied().max().unwrap_or(0);
+        let kinds = [
+            registers as usize,
+            self.pures.len(),
+            self.accesses.len(),
+            self.matrices.len(),
+            self.rares.len(),
+            self.unsupported.len(),
+            self.edges as usize,
+        ];
+        kinds.into_iter().max().unwrap_or(0)
+    }
+
+    /// What there is too much of already. One statement adds little to anything.
+    fn excess(&self) -> Option<&'static str> {
+        if self.largest_kind() > MOST_OF_A_KIND {
+            Some("registers or instructions of one kind")
+        } else if self.code.len() > MOST_OPERATIONS || self.statements > MOST_STATEMENTS {
+            Some("instructions")
+        } else if self.shared_end.max(self.local_end) > LARGEST_SPACE_BYTES {
+            Some("bytes of variables")
+        } else {
+            None
+        }
     }
 
     fn registers(
@@ -374,8 +437,6 @@ impl<'a, 't> Lowering<'a, 't> {
     }
 
     fn variable(&mut self, variable: &Variable<'a>) -> Result<(), ParseError> {
-        /// Beyond any device's local or shared memory.
-        const LARGEST_VARIABLE_BYTES: u64 = 1 << 24;
         if variable.size_bytes() > LARGEST_VARIABLE_BYTES {
             return Err(self.error(ParseErrorKind::TooLarge("bytes in one variable")));
         }
@@ -415,8 +476,14 @@ impl<'a, 't> Lowering<'a, 't> {
             }
         }
         let start = self.code.len();
+        let described = self.reserve(instruction);
         match self.select(instruction) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if described {
+                    self.describe(start);
+                }
+                Ok(())
+            }
             Err(refusal @ (Refusal::Unsupported | Refusal::Missing(_))) => {
                 self.code.truncate(start);
                 self.places.truncate(start);
@@ -448,10 +515,14 @@ impl<'a, 't> Lowering<'a, 't> {
                 self.control(ins, parts)
             }
             "createpolicy" => self.policy(ins),
+            "st" | "red" if parts.get(1) == Some(&"async") => self.async_store(ins, parts),
             "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mov" => {
                 self.memory(ins, parts)
             }
-            "cp" if matches!(parts.get(2), Some(&"mbarrier" | &"bulk")) => self.bulk(ins, parts),
+            "cp" if parts.contains(&"tensor") => self.tensor(ins, parts),
+            "cp" if parts.contains(&"bulk") || parts.get(2) == Some(&"mbarrier") => {
+                self.bulk(ins, parts)
+            }
             "ldmatrix" | "stmatrix" | "movmatrix" | "cp" | "mma" => self.matrix(ins, parts),
             "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => self.warp(ins, parts),
             "mbarrier" => self.mbarrier(ins, parts),

@@ -69,6 +69,8 @@ pub(super) fn known(parts: &[&str]) -> bool {
         "cvt" if parts.get(1) == Some(&"pack") => return true,
         "cvt" => &[ROUNDING, INTEGRAL, NARROW],
         "atom" | "ld" | "st" if parts.last() == Some(&"b128") => return true,
+        // Matched as a whole where they are lowered.
+        "st" | "red" if parts.get(1) == Some(&"async") => return true,
         "ld" | "ldu" | "st" => &[ORDER, SPACES, CACHE],
         "atom" | "red" => &[ORDER, SPACES, ATOMIC],
         "ret" | "exit" | "bra" | "brx" | "call" | "trap" | "brkpt" | "bar" | "barrier"

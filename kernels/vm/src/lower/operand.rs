@@ -2,7 +2,7 @@
 
 use super::{Binding, Family, Lower, Lowering, Refusal, bad};
 use crate::parse_error::ParseErrorKind;
-use crate::program::{Class, Matrix, Op, Pure, Reg, Slot, Special, Unary};
+use crate::program::{Class, Compare, Matrix, Op, Pure, Reg, Slot, Special, Unary};
 use crate::space::DATA_BASE;
 use crate::syntax::{Operand, Space};
 
@@ -177,8 +177,14 @@ impl<'a> Lowering<'a, '_> {
         Some(match head {
             "%tid" => Special::Tid(axis(suffix)?),
             "%ntid" => Special::Ntid(axis(suffix)?),
-            "%ctaid" | "%clusterid" => Special::Ctaid(axis(suffix)?),
-            "%nctaid" | "%nclusterid" => Special::Nctaid(axis(suffix)?),
+            "%ctaid" => Special::Ctaid(axis(suffix)?),
+            "%nctaid" => Special::Nctaid(axis(suffix)?),
+            "%clusterid" => Special::ClusterId(axis(suffix)?),
+            "%nclusterid" => Special::ClusterCount(axis(suffix)?),
+            "%cluster_ctaid" => Special::ClusterCtaid(axis(suffix)?),
+            "%cluster_nctaid" => Special::ClusterNctaid(axis(suffix)?),
+            "%cluster_ctarank" => Special::ClusterRank,
+            "%cluster_nctarank" => Special::ClusterRanks,
             "%laneid" => Special::Lane,
             "%warpid" => Special::Warp,
             "%nwarpid" => Special::WarpCount,
@@ -189,7 +195,7 @@ impl<'a> Lowering<'a, '_> {
             "%lanemask_ge" => Special::LaneMaskGe,
             "%dynamic_smem_size" => Special::DynamicShared,
             "%total_smem_size" => Special::TotalShared,
-            "%gridid" | "%smid" | "%cluster_ctaid" | "%cluster_ctarank" => Special::Zero,
+            "%gridid" | "%smid" => Special::Zero,
             _ => return None,
         })
     }
@@ -256,8 +262,13 @@ impl<'a> Lowering<'a, '_> {
         }
         match name {
             "WARP_SZ" => return Ok(self.constant(32, class)),
-            "%cluster_nctaid.x" | "%cluster_nctaid.y" | "%cluster_nctaid.z"
-            | "%cluster_nctarank" | "%nsmid" => return Ok(self.constant(1, class)),
+            "%nsmid" => return Ok(self.constant(1, class)),
+            "%is_explicit_cluster" if class == Class::Predicate => {
+                let a = self.special(Special::ExplicitCluster, false).slot;
+                let (d, b) = (self.fresh_predicate(), self.word_constant(0));
+                self.emit(Op::Set32 { op: Compare::Ne, d, a, b });
+                return Ok(Self::as_predicate(d));
+            }
             _ => {}
         }
         match self.lookup(name) {
@@ -389,16 +400,20 @@ impl<'a> Lowering<'a, '_> {
                 Ok((Some(reg), *offset, None))
             }
             Some(Binding::Register { .. } | Binding::Pair(_)) => bad(),
-            Some(Binding::Shared(at)) => Ok((None, i64::from(at) + offset, Some(Space::Shared))),
+            Some(Binding::Shared(at)) => {
+                Ok((None, i64::from(at).wrapping_add(*offset), Some(Space::Shared)))
+            }
             Some(Binding::DynamicShared) => {
                 Ok((Some(self.special(Special::DynamicBase, true)), *offset, Some(Space::Shared)))
             }
-            Some(Binding::Local(at)) => Ok((None, i64::from(at) + offset, Some(Space::Local))),
+            Some(Binding::Local(at)) => {
+                Ok((None, i64::from(at).wrapping_add(*offset), Some(Space::Local)))
+            }
             Some(Binding::Parameter { offset: at }) => {
-                Ok((None, i64::from(at) + offset, Some(Space::Param)))
+                Ok((None, i64::from(at).wrapping_add(*offset), Some(Space::Param)))
             }
             Some(Binding::Data(at)) => {
-                Ok((None, (DATA_BASE + at) as i64 + offset, Some(Space::Global)))
+                Ok((None, ((DATA_BASE + at) as i64).wrapping_add(*offset), Some(Space::Global)))
             }
             None => Self::unknown(name),
         }

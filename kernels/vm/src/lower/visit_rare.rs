@@ -2,7 +2,7 @@
 
 use super::visit::{Role, Visitor};
 use crate::program::Class;
-use crate::rare::{Act, At, Rare, Wide};
+use crate::rare::{Act, At, Rare, TensorAct, Wide};
 
 fn address(f: Visitor<'_>, at: &mut At) {
     if let Some(reg) = &mut at.base {
@@ -64,7 +64,20 @@ pub(super) fn visit(rare: &mut Rare, f: Visitor<'_>) {
             slots.for_each(|slot| f(role, Word, slot));
         }
         Rare::Aligned { at, .. } => address(f, at),
-        Rare::TooDeep => {}
+        Rare::TooDeep
+        | Rare::WarpgroupFence
+        | Rare::WarpgroupCommit
+        | Rare::WarpgroupWait { .. }
+        | Rare::ProxyFence => {}
+        // What is written counts as read, so that its slot holds nothing else until then.
+        Rare::Touches(what) => {
+            let sources = what
+                .copies
+                .iter_mut()
+                .flat_map(|(d, sources)| sources.iter_mut().chain(std::iter::once(d)));
+            let all = what.reads.iter_mut().chain(&mut what.writes).chain(sources);
+            all.for_each(|slot| f(Use, Word, slot));
+        }
         Rare::CallNowhere { address } => f(Use, Long, address),
         Rare::Bulk(what) => {
             address(f, &mut what.to);
@@ -73,6 +86,33 @@ pub(super) fn visit(rare: &mut Rare, f: Visitor<'_>) {
             if let Some(at) = &mut what.counts {
                 address(f, at);
             }
+            if let Some(ranks) = &mut what.ranks {
+                f(Use, Word, ranks);
+            }
         }
+        Rare::Tensor(what) => {
+            address(f, &mut what.map);
+            address(f, &mut what.at);
+            let used = usize::from(what.rank);
+            what.coordinates[..used].iter_mut().for_each(|slot| f(Use, Word, slot));
+            if let TensorAct::Load { counts, ranks } = &mut what.act {
+                address(f, counts);
+                if let Some(ranks) = ranks {
+                    f(Use, Word, ranks);
+                }
+            }
+        }
+        Rare::Async(what) => {
+            address(f, &mut what.at);
+            address(f, &mut what.counts);
+            for reg in &mut what.regs[..usize::from(what.count)] {
+                f(Use, reg.class, &mut reg.slot);
+            }
+            if let Some(reduces) = &mut what.reduces {
+                f(Use, reduces.a.class, &mut reduces.a.slot);
+                f(Use, reduces.b.class, &mut reduces.b.slot);
+            }
+        }
+        Rare::BulkGroup(_) => {}
     }
 }

@@ -19,9 +19,22 @@ impl<'a> Lowering<'a, '_> {
 
     pub(super) fn warpgroup(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
         match parts {
-            // Products are complete when they are issued.
-            ["wgmma", "fence" | "commit_group", "sync", "aligned"]
-            | ["wgmma", "wait_group", "sync", "aligned"] => Ok(()),
+            ["wgmma", "fence", "sync", "aligned"] => {
+                self.push_rare(Rare::WarpgroupFence);
+                Ok(())
+            }
+            ["wgmma", "commit_group", "sync", "aligned"] => {
+                self.push_rare(Rare::WarpgroupCommit);
+                Ok(())
+            }
+            ["wgmma", "wait_group", "sync", "aligned"] => {
+                let [Operand::Int(pending)] = ins.operands.as_slice() else {
+                    return bad();
+                };
+                let pending = u32::try_from(*pending).map_err(|_| Refusal::Unsupported)?;
+                self.push_rare(Rare::WarpgroupWait { pending });
+                Ok(())
+            }
             ["wgmma", "mma_async", "sync", "aligned", shape, d, a, b] => {
                 self.warpgroup_product(ins, shape, [d, a, b], false)
             }
@@ -54,7 +67,7 @@ impl<'a> Lowering<'a, '_> {
         if !fits || k * factors[0].bits() != 256 {
             return Err(Refusal::Unsupported);
         }
-        let count = if sum == Sum::F16 { columns / 4 } else { columns / 2 };
+        let count = if sum.is_f16() { columns / 4 } else { columns / 2 };
         if sums.len() != count {
             return bad();
         }
@@ -152,6 +165,7 @@ fn types([d, a, b]: [&str; 3], saturate: bool) -> Option<([WideFactor; 2], Sum)>
         "f32" if eight(left) && eight(right) => Sum::Short,
         "f32" if left == right && !integer(left) && !eight(left) => Sum::F32,
         "f16" if factors == [WideFactor::Other(F16); 2] => Sum::F16,
+        "f16" if eight(left) && eight(right) => Sum::ShortF16,
         "s32" if integer(left) && integer(right) => return Some((factors, Sum::Int { saturate })),
         _ => return None,
     };

@@ -7,6 +7,10 @@ use crate::syntax::Operand;
 
 impl<'a> Parser<'a> {
     pub(super) fn operand(&mut self) -> Parsed<Operand<'a>> {
+        self.within(Self::operand_within)
+    }
+
+    fn operand_within(&mut self) -> Parsed<Operand<'a>> {
         let first = self.simple_operand()?;
         if self.eat(b'|') {
             let second = self.simple_operand()?;
@@ -89,11 +93,13 @@ impl<'a> Parser<'a> {
         }
         while !self.eat(b']') {
             if self.eat(b',') {
+                let mut coordinates = Vec::new();
                 while self.eat(b',') || self.peek().kind != Kind::Punct(b']') {
-                    self.operand()?;
+                    coordinates.push(self.operand()?);
                 }
                 self.need(b']', "] after coordinates")?;
-                return Ok(Operand::Coordinates);
+                let map = Operand::Address(base, offset);
+                return Ok(Operand::Coordinates(Box::new(map), coordinates));
             }
             let minus = self.peek().kind == Kind::Punct(b'-');
             if !minus && !self.eat(b'+') {

@@ -41,11 +41,13 @@ impl Clock {
         self.floor == 0 && self.known.is_empty()
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn at(&self, key: u64) -> Option<&Known> {
         self.known.binary_search_by_key(&key, |known| known.key).ok().map(|at| &self.known[at])
     }
 
     /// Whether an access of that time is covered.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn covers(&self, block: u32, warp: u32, tick: u32, strong: bool) -> bool {
         let reached = |known: &Known| known.tick >= tick || strong && known.strong >= tick;
         tick <= self.floor
@@ -54,6 +56,7 @@ impl Clock {
     }
 
     /// Learns of a warp's accesses.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn learn(&mut self, block: u32, warp: u32, tick: u32, strong: u32) {
         let key = key(block, warp);
         match self.known.binary_search_by_key(&key, |known| known.key) {
@@ -70,6 +73,7 @@ impl Clock {
     }
 
     /// Learns what another clock knows.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn join(&mut self, other: &Clock) {
         self.floor = self.floor.max(other.floor);
         if self.known.is_empty() {

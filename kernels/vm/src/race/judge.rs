@@ -7,6 +7,7 @@ use crate::shared::{Other, Toucher};
 
 impl Races {
     /// Records an access of one lane or finds what it races with.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn touch(
         &mut self,
         shadow: &mut Shadow,
@@ -32,6 +33,7 @@ impl Races {
         Ok(())
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub(super) fn touch_cell(
         &self,
         shadow: &mut Shadow,
@@ -44,7 +46,8 @@ impl Races {
         if self.current(line.writer) || self.current(line.reader) {
             self.expand(shadow, cell / LINE);
         }
-        let alone = !self.current(line.owner) || mask_of(line.owner) != 0 && self.own(line.owner);
+        let mine_alone = || self.own(line.owner) && !self.rival(line.owner, mine);
+        let alone = !self.current(line.owner) || mask_of(line.owner) != 0 && mine_alone();
         shadow.lines[cell / LINE].owner = if alone { mine } else { self.mark() };
         let old = shadow.cell(cell);
         let split = self.current(old.writer) && mask_of(old.writer) == 0;
@@ -87,14 +90,17 @@ impl Races {
     }
 
     /// Compares an access with those recorded of the same bytes; returns the records after it.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn judge(&self, old: Records, mine: u32, act: Act) -> Result<Records, (RaceKind, u32)> {
         let mut new = old;
-        let harmless = act.harmless && !self.strong(old.writer);
+        let same = act.harmless || act.same && self.own(old.writer);
+        let harmless = same && !self.strong(old.writer);
         // Without a fence anywhere nothing is ordered but strong accesses of this very place, with
         // those the block has made there.
         let seen = |record| self.own(record) && self.strong(record);
         let met = !self.synchronises && [old.writer, old.reader, old.other].into_iter().any(seen);
-        let races = |record| self.races(record, mine, act.strong) && !(met && self.strong(record));
+        let known = |record| met && self.strong(record) && !self.own(record);
+        let races = |record| self.races(record, mine, act.strong) && !known(record);
         if !harmless && races(old.writer) {
             let race = if act.store { RaceKind::WriteAfterWrite } else { RaceKind::ReadAfterWrite };
             return Err((race, old.writer));
@@ -107,6 +113,11 @@ impl Races {
             }
             if !(act.strong && self.own(old.writer) && !self.strong(old.writer)) {
                 new.writer = mine;
+            }
+        } else if self.rival(old.reader, mine) {
+            // Another warp's read stays beside mine.
+            if !self.current(old.other) || self.own(old.other) {
+                new.other = mine;
             }
         } else if !self.current(old.reader) || self.own(old.reader) {
             if !(act.strong && self.current(old.reader) && !self.strong(old.reader)) {
@@ -121,28 +132,37 @@ impl Races {
         Ok(new)
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub(super) fn logged(&self, record: u32) -> Option<&Logged> {
         self.log.get(index_of(record).checked_sub(self.first)? as usize)
     }
 
     /// Whether a record is of this launch.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub(super) fn current(&self, record: u32) -> bool {
         index_of(record) >= self.first
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn own(&self, record: u32) -> bool {
         self.current(record)
             && self.logged(record).is_some_and(|logged| logged.serial == self.standing.serial)
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn strong(&self, record: u32) -> bool {
         self.logged(record).is_some_and(|logged| logged.strong)
     }
 
-    /// Whether a recorded access and mine are of two blocks, not both strong and not ordered.
+    /// Whether a recorded access and mine are of two blocks or warps, not both strong and not
+    /// ordered.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn races(&self, record: u32, mine: u32, strong: bool) -> bool {
-        if !self.current(record) || self.own(record) {
+        if !self.current(record) {
             return false;
+        }
+        if self.own(record) {
+            return self.rival(record, mine) && !(strong && self.strong(record));
         }
         let (Some(theirs), Some(me)) = (self.logged(record), self.logged(mine)) else {
             return false;
@@ -163,7 +183,9 @@ impl Races {
         Other {
             thread: Some(u32::from(logged.warp) * 32 + lane_of(record) + next),
             pc: Some(logged.pc),
-            block: self.blocks.get(logged.serial as usize).copied(),
+            block: (logged.serial != self.standing.serial)
+                .then(|| self.blocks.get(logged.serial as usize).copied())
+                .flatten(),
         }
     }
 }

@@ -53,6 +53,7 @@ impl Standing {
         self.told = (0, 0);
     }
 
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn pending(&mut self, warp: u32) -> &mut Clock {
         let at = match self.pending.iter().position(|(w, _)| *w == warp) {
             Some(at) => at,
@@ -91,6 +92,7 @@ impl Order {
     }
 
     /// The time until now, which ends.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     fn end_tick(&mut self) -> u32 {
         let now = self.tick;
         self.tick = self.tick.saturating_add(1);
@@ -98,6 +100,7 @@ impl Order {
     }
 
     /// Whether an access of another block is ordered before this warp.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn before(
         &self,
         me: &Standing,
@@ -112,6 +115,7 @@ impl Order {
     }
 
     /// A fence of the whole GPU.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn fence(&mut self, me: &mut Standing, warp: u32) {
         let now = self.end_tick();
         me.fences[warp as usize % WARPS] = Some((now, me.barrier));
@@ -120,6 +124,7 @@ impl Order {
     }
 
     /// The threads of a block meet. `seen` changes when one of them accessed global memory.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn barrier(&mut self, me: &mut Standing, seen: u32) {
         if !me.fenced && me.pending.is_empty() && me.seen == seen {
             return;
@@ -142,6 +147,7 @@ impl Order {
     }
 
     /// A strong load.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn acquire(&mut self, me: &mut Standing, warp: u32, place: u64) {
         self.end_tick();
         let Some(found) = self.places.get(&place) else {
@@ -157,6 +163,7 @@ impl Order {
     }
 
     /// A strong store, which what was fenced travels with.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn release(&mut self, me: &mut Standing, warp: u32, place: u64) {
         let now = self.end_tick();
         if self.places.len() >= PLACES && !self.places.contains_key(&place) {

@@ -1,5 +1,5 @@
 //! The short way of recording weak accesses: by whole lines and cells, as long as no other block has
-//! touched them. Whatever it refuses is judged.
+//! touched them, nor another warp since the block's warps last met. Whatever it refuses is judged.
 
 use super::shadow::{LINE, Line, STEPS, Shadow, WHOLE, mask_of};
 use super::{Act, Races};
@@ -68,7 +68,8 @@ fn among<const STORE: bool>(
 impl Races {
     /// Records weak accesses of lanes side by side, `piece` bytes each from that of `me` on, when
     /// no other block is in the way; false asks for [`Races::touch`].
-    #[inline(never)]
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    #[cfg_attr(not(feature = "libfuzzer"), inline(never))]
     pub fn run<const STORE: bool>(
         &mut self,
         shadow: &mut Shadow,
@@ -96,7 +97,7 @@ impl Races {
             };
             let mut shared = false;
             for line in &*lines {
-                shared |= foreign.holds(line.owner);
+                shared |= foreign.holds(line.owner) || self.rival(line.owner, first);
             }
             if !shared {
                 let step = ((4 * LINE as u32) >> piece.trailing_zeros()) << 4;
@@ -139,7 +140,11 @@ impl Races {
             return false;
         };
         let alone = !foreign.holds(line.owner);
-        if alone {
+        let rival = self.rival(line.owner, first);
+        if rival && STORE {
+            return false;
+        }
+        if alone && !rival {
             line.owner = first;
             if cells.len() == LINE {
                 *(if STORE { &mut line.writer } else { &mut line.reader }) = first;
@@ -156,6 +161,21 @@ impl Races {
         ) else {
             return false;
         };
+        if rival || !alone {
+            let meets = |record: &u32| self.rival(*record, first);
+            let read = STORE && readers.iter().chain(&*others).any(meets);
+            if read || writers.iter().any(meets) {
+                return false;
+            }
+        }
+        if alone && rival {
+            // Another warp's reads stay beside mine.
+            for ((reader, other), step) in readers.iter_mut().zip(others).zip(steps) {
+                *(if self.rival(*reader, first) { other } else { reader }) = first + step;
+            }
+            shadow.lines[at].owner = self.mark();
+            return true;
+        }
         if alone {
             let records = if STORE { writers } else { readers };
             for (record, step) in records.iter_mut().zip(steps) {
@@ -223,6 +243,7 @@ impl Races {
         let Some(line) = shadow.lines.get(cell / LINE).copied() else {
             return false;
         };
+        let (owner, rival) = (line.owner, self.rival(line.owner, mine));
         if foreign.current(line.writer) || foreign.current(line.reader) {
             self.expand(shadow, cell / LINE);
         }
@@ -231,7 +252,7 @@ impl Races {
         else {
             return false;
         };
-        if !foreign.holds(line.owner) {
+        if !foreign.holds(owner) && !rival {
             let old = *record;
             let free = !foreign.current(old) || mask_of(old) == mask_of(mine);
             let new = if free { Some(mine) } else { self.join(old, mine) };
@@ -241,7 +262,11 @@ impl Races {
                 return true;
             }
         }
-        let act = Act { store: STORE, strong: false, harmless: false };
+        if rival && STORE {
+            // Whether the store changes anything is known further up.
+            return false;
+        }
+        let act = Act { store: STORE, strong: false, harmless: false, same: false };
         self.touch_cell(shadow, cell, mine, act).is_ok()
     }
 }

@@ -66,7 +66,8 @@ impl Records {
 /// Who touched the cells of a line.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Line {
-    /// Any access while only one block has touched it; that of no access where several have.
+    /// Any access while only one block has touched it, and one warp since its warps last met; that
+    /// of no access where several have.
     pub owner: u32,
     /// The last store and the last load of the whole line, as of its first cell; where they are of
     /// this launch, they come after the records of the cells.

@@ -54,6 +54,22 @@ pub(super) fn record(epoch: u64, me: Toucher, strong: bool) -> u64 {
         | u64::from(me.pc.min(0xffff))
 }
 
+/// The record of threads that cannot be told apart.
+pub(super) fn many(epoch: u64, pc: u32, strong: bool) -> u64 {
+    epoch << EPOCH_SHIFT | if strong { ATOMIC } else { 0 } | MANY | u64::from(pc.min(0xffff))
+}
+
+/// Whether a record names anybody.
+pub(super) fn current_kind(record: u64) -> bool {
+    record & KINDS != 0
+}
+
+/// A record of many in place of one of the same epoch: strong only if both are.
+pub(super) fn strong_only_with(old: u64, many: u64) -> u64 {
+    let weak = (old ^ many) >> EPOCH_SHIFT == 0 && current_kind(old) && old & ATOMIC == 0;
+    if weak { many & !ATOMIC } else { many }
+}
+
 /// Whether a record of a few stands against me.
 #[inline(always)]
 pub(super) fn against(records: &[u64], mine: u64) -> bool {

@@ -9,6 +9,7 @@ mod list;
 mod mutate;
 mod replay;
 mod review;
+mod rounds;
 mod run;
 mod search;
 mod shrink;
@@ -39,6 +40,8 @@ enum Command {
     Run(run::Arguments),
     /// Say what a change weakens, in numbers, and whether it says why.
     Review(review::Arguments),
+    /// Run histories of speculative rounds, or show what finds a fault planted in their transaction.
+    Rounds(rounds::Arguments),
     /// List contracts with their clauses and corpora.
     List(list::Arguments),
     /// Say in sentences what contracts promise.
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Corpus(arguments) => corpus::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Review(arguments) => review::run(arguments),
+        Command::Rounds(arguments) => rounds::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Schema => explain::schema(),

@@ -5,7 +5,7 @@ use crate::{Failure, Format, Outcome, repository, say, subjects};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kernels::compile::Compiler;
 use properties::mutate::changes::Changes;
-use properties::mutate::equivalents::Equivalents;
+use properties::mutate::equivalents::{Equivalents, FILE, SURVIVORS};
 use properties::mutate::machine_code::Assembler;
 use properties::mutate::named;
 use properties::mutate::record::{self, Record};
@@ -41,7 +41,10 @@ pub struct Arguments {
     /// Also the named mutants of kernels/cuda/mutants.tsv; needs NVRTC.
     #[arg(long)]
     named: bool,
-    /// Refresh the rows of these contracts in corpora/mutation.md.
+    /// Ask killed mutants on, to count those that one clause alone kills.
+    #[arg(long)]
+    clauses: bool,
+    /// Refresh the rows of these contracts in corpora/mutation.md, with a second sample by another seed.
     #[arg(long, conflicts_with_all = ["in_diff", "budget"])]
     write: bool,
     /// Worker threads; one a core by default.
@@ -69,7 +72,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         return Err(Failure("--patch needs the one contract whose kernel it replaces".to_owned()));
     }
     let corpora = arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"));
-    let mut record = Record::read(&corpora).map_err(Failure)?;
+    let record = Record::read(&corpora).map_err(Failure)?;
     let until = arguments.budget.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let plans = plans(&arguments, &subjects, &corpora, until)?;
     let mut scores = Vec::new();
@@ -86,7 +89,11 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             bar.set_position(progress.judged as u64);
         });
         bar.finish_and_clear();
-        scores.push(score?);
+        let mut score = score?;
+        if arguments.write && !STOP.load(Ordering::Relaxed) {
+            score.second = Some(mutate(&second(&plan), &STOP, &mut |_| {})?.as_second());
+        }
+        scores.push(score);
         if STOP.load(Ordering::Relaxed) {
             break;
         }
@@ -98,15 +105,34 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     if STOP.load(Ordering::Relaxed) {
         return Ok(Outcome::Interrupted);
     }
+    let record = if arguments.write { write(&corpora, &scores)? } else { record };
     let faults = faults(&scores, &record, &arguments);
-    if arguments.write {
-        scores.iter().for_each(|score| record.put(score));
-        let path = corpora.join(record::FILE);
-        std::fs::write(&path, record.text())
-            .map_err(|error| Failure(format!("{}: {error}", path.display())))?;
-    }
     faults.iter().for_each(|fault| eprintln!("assay: {fault}"));
     Ok(if faults.is_empty() { Outcome::Clean } else { Outcome::Found })
+}
+
+/// The same by a seed that follows from the first and that nobody looked at.
+fn second(plan: &Plan) -> Plan {
+    Plan {
+        seed: format!("{}-second", plan.seed),
+        named: Vec::new(),
+        is_thorough: false,
+        ..plan.clone()
+    }
+}
+
+/// Puts the scores on record. Another process may be at it too: the record is read again under a lock,
+/// and the new one takes its place whole.
+fn write(corpora: &std::path::Path, scores: &[Score]) -> Result<Record, Failure> {
+    let failed = |error: std::io::Error| Failure(format!("{}: {error}", corpora.display()));
+    let folder = std::fs::File::open(corpora).map_err(failed)?;
+    folder.lock().map_err(failed)?;
+    let mut record = Record::read(corpora).map_err(Failure)?;
+    scores.iter().for_each(|score| record.put(score));
+    let new = corpora.join(format!(".{}.{}", record::FILE, std::process::id()));
+    std::fs::write(&new, record.text()).map_err(failed)?;
+    std::fs::rename(&new, corpora.join(record::FILE)).map_err(failed)?;
+    Ok(record)
 }
 
 /// One plan a contract; with `--in-diff`, of the contracts that may be touched.
@@ -125,9 +151,9 @@ fn plans(
         None => None,
     };
     let root = kernels::ptx::sources::checkout_root();
-    let equivalents = match &root {
-        Some(root) => Equivalents::read(root)?,
-        None => Equivalents::default(),
+    let (equivalents, explained) = match &root {
+        Some(root) => (Equivalents::read(root, FILE)?, Equivalents::read(root, SURVIVORS)?),
+        None => (Equivalents::default(), Equivalents::default()),
     };
     let compiler = Compiler::find();
     let assembler = compiler.as_ref().ok().and_then(Compiler::ptxas).map(Assembler::new);
@@ -158,6 +184,8 @@ fn plans(
             named,
             assembler: assembler.clone(),
             equivalents: equivalents.clone(),
+            explained: explained.clone(),
+            is_thorough: arguments.clauses,
         });
     }
     if let Some(changes) = &changes {
@@ -190,9 +218,12 @@ fn faults(scores: &[Score], record: &Record, arguments: &Arguments) -> Vec<Strin
         faults.extend(score.named_failures().into_iter().map(|(id, what)| {
             format!("{name}: mutant {id} {what}: its clause promises more than it notices")
         }));
-        faults.extend(score.vacuous.iter().map(|clause| {
-            format!("{name}: no case exercises {clause}: mend the generators or remove it")
-        }));
+        // What another kernel is tried on may be too little to exercise everything.
+        if arguments.patch.is_none() {
+            faults.extend(score.vacuous.iter().map(|clause| {
+                format!("{name}: no case exercises {clause}: mend the generators or remove it")
+            }));
+        }
         if score.declares_too_many() {
             let (declared, all) = (score.declared(), score.judged.len());
             faults.push(format!(
@@ -203,6 +234,7 @@ fn faults(scores: &[Score], record: &Record, arguments: &Arguments) -> Vec<Strin
         if !arguments.write {
             faults.extend(record.drop_of(score));
         }
+        faults.extend(record.gap_of(name));
     }
     faults
 }

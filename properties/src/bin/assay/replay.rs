@@ -1,10 +1,11 @@
 //! `assay replay`: stored cases again, on every backend of this build.
 
-use crate::{Failure, Format, Outcome, repository, say, subjects, write_lcov};
+use crate::{Failure, Format, Outcome, repository, rounds, say, subjects, write_lcov};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use properties::corpus;
 use properties::replay::{Meaning, replay_all};
 use properties::report;
+use properties::rounds::CONTRACT;
 use properties::subject::known_subjects;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -34,9 +35,15 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let root = arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"));
     let (files, names): (Vec<_>, Vec<_>) =
         arguments.what.iter().partition(|what| is_file(what.as_str()));
-    let names: Vec<String> = names.into_iter().chain(&arguments.contract).cloned().collect();
+    let mut names: Vec<String> = names.into_iter().chain(&arguments.contract).cloned().collect();
     let everything = files.is_empty() && names.is_empty();
     let mut paths: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+    let mut histories = rounds::take_histories(&mut paths);
+    let named = names.len();
+    names.retain(|name| name != CONTRACT);
+    if everything || names.len() < named {
+        histories.extend(corpus::files(&root, CONTRACT)?);
+    }
     // What cannot be replayed hides none of the rest.
     let mut broken = Vec::new();
     if everything || !names.is_empty() {
@@ -45,10 +52,11 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         }
     }
     if everything {
-        let known: Vec<_> = known_subjects().map(|subject| subject.name()).collect();
+        let mut known: Vec<_> = known_subjects().map(|subject| subject.name()).collect();
+        known.push(CONTRACT);
         broken.extend(corpus::strays(&root, &known)?.iter().map(ToString::to_string));
     }
-    if paths.is_empty() && broken.is_empty() {
+    if paths.is_empty() && histories.is_empty() && broken.is_empty() {
         return Err(Failure(format!("{}: no stored case was selected", root.display())));
     }
     let started = Instant::now();
@@ -72,14 +80,16 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     if let Some(path) = &arguments.lcov {
         write_lcov(path, [&replayed.coverage])?;
     }
+    let rounds_fail = rounds::replay(&histories, arguments.format, &mut broken)?;
     match arguments.format {
+        Format::Text if replays.is_empty() && !histories.is_empty() => {}
         Format::Text => say(&report::replays(&replays, Some(elapsed)))?,
         Format::Json => say(&format!("{}\n", report::replays_json(&replays)))?,
     }
     if !broken.is_empty() {
         return Err(Failure(broken.join("\nassay: ")));
     }
-    if replays.iter().any(|replay| replay.is_failure()) {
+    if rounds_fail || replays.iter().any(|replay| replay.is_failure()) {
         return Ok(Outcome::Found);
     }
     let undecided = replays.iter().filter(|replay| replay.meaning == Meaning::Undecided).count();

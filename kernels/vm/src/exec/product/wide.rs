@@ -281,7 +281,6 @@ wide! {
         start: &Start<'_>,
         out: &mut Accumulator,
     ) -> Leftover {
-        let mut slow = [0; 16];
         let columns: [__m256i; 4] = std::array::from_fn(|i| {
             let e = &right.exponents;
             _mm256_setr_epi64x(e[4 * i], e[4 * i + 1], e[4 * i + 2], e[4 * i + 3])
@@ -291,27 +290,33 @@ wide! {
         let mut rows = accumulators(start);
         let mut units = [all(0); 16];
         let mut scales = [_mm256_setzero_ps(); 16];
+        let mut odd = [all(0); 16];
+        // What any row has to say: as a rule nothing.
+        let mut any = all(0);
         for row in lanes(!left.zero & 0xffff) {
             let near = nearest([left.exponents[0][row], left.exponents[1][row]], &columns);
             let both = _mm256_add_epi32(peaks, all(left.peaks[row]));
-            (units[row], scales[row], slow[row]) = quanta(near, both, rows[row]);
+            (units[row], scales[row], odd[row]) = quanta(near, both, rows[row]);
+            any = _mm256_or_si256(any, odd[row]);
         }
         let factors: [__m256; 16] = std::array::from_fn(|k| floats(&right.values[k]));
         for row in 0..16 {
             if left.zero >> row & 1 != 0 {
-                (rows[row], slow[row]) = unchanged(rows[row]);
+                (rows[row], odd[row]) = unchanged(rows[row]);
+                any = _mm256_or_si256(any, odd[row]);
                 continue;
             }
             let x = [&left.values[0][row], &left.values[1][row]];
             let large;
             (rows[row], large) = sum(x, &factors, scales[row], rows[row], units[row]);
-            slow[row] |= large;
+            odd[row] = _mm256_or_si256(odd[row], large);
+            any = _mm256_or_si256(any, large);
         }
         for row in lanes(!left.zero & 0xffff) {
             rows[row] = rounded(rows[row], units[row]);
         }
         put_rows(&rows, out);
-        slow
+        if _mm256_testz_si256(any, any) != 0 { [0; 16] } else { odd.map(|x| columns_of(x)) }
     }
 
     /// The rows of the accumulator: eight lanes of two registers hold two of them, even and odd
@@ -344,11 +349,11 @@ wide! {
     }
 
     /// A row without products, and the columns for which that does not hold.
-    fn unchanged(start: __m256i) -> (__m256i, u8) {
+    fn unchanged(start: __m256i) -> (__m256i, __m256i) {
         let doubled = _mm256_slli_epi32::<1>(start);
         let zero = _mm256_cmpeq_epi32(doubled, all(0));
         let infinite = _mm256_cmpeq_epi32(_mm256_srli_epi32::<24>(doubled), all(255));
-        (_mm256_andnot_si256(zero, start), columns_of(infinite))
+        (_mm256_andnot_si256(zero, start), infinite)
     }
 
     fn columns_of(x: __m256i) -> u8 {
@@ -358,7 +363,7 @@ wide! {
     /// What one row's accumulators (2^(25 − E)) and scaled products are multiplied with to count
     /// quanta, and the columns that have to be computed one by one. `near` is the largest exponent
     /// of the products relative to `both` peaks. Exponents are biased by 127 here.
-    fn quanta(near: __m256i, both: __m256i, start: __m256i) -> (__m256i, __m256, u8) {
+    fn quanta(near: __m256i, both: __m256i, start: __m256i) -> (__m256i, __m256, __m256i) {
         let none = _mm256_cmpeq_epi32(near, all(ZERO.into()));
         let far = _mm256_andnot_si256(none, _mm256_cmpgt_epi32(all(i32::from(TINY) + 1), near));
         let products = _mm256_blendv_epi8(_mm256_add_epi32(near, both), all(NONE), none);
@@ -371,7 +376,7 @@ wide! {
         let high = _mm256_cmpgt_epi32(top, all(HIGHEST + 127));
         let field = _mm256_sub_epi32(all(279), _mm256_max_epi32(top, all(LOWEST + 127)));
         let scale = power(_mm256_add_epi32(field, _mm256_sub_epi32(both, all(129))));
-        let slow = columns_of(_mm256_or_si256(_mm256_or_si256(far, low), high));
+        let slow = _mm256_or_si256(_mm256_or_si256(far, low), high);
         (_mm256_slli_epi32::<23>(field), scale, slow)
     }
 
@@ -382,7 +387,7 @@ wide! {
         scale: __m256,
         start: __m256i,
         unit: __m256i,
-    ) -> (__m256i, u8) {
+    ) -> (__m256i, __m256i) {
         // Sixteen numbers below 2^27, and one of 2^26.
         let mut sums = [all(0); 2];
         for k in 0..16 {
@@ -393,7 +398,7 @@ wide! {
         let sum = _mm256_add_epi32(sums[0], sums[1]);
         let large = _mm256_cmpgt_epi32(_mm256_abs_epi32(sum), all(i32::MAX - (1 << 27)));
         let own = _mm256_mul_ps(_mm256_castsi256_ps(start), _mm256_castsi256_ps(unit));
-        (_mm256_add_epi32(sum, _mm256_cvttps_epi32(own)), columns_of(large))
+        (_mm256_add_epi32(sum, _mm256_cvttps_epi32(own)), large)
     }
 
     /// A row's sums as f32, cut toward zero: the nearest, and back one where that went up.

@@ -19,6 +19,8 @@ pub enum Argument {
     Bytes(Vec<u8>),
     /// The address of a buffer.
     Buffer(Buffer),
+    /// A tensor map of a buffer.
+    TensorMap(TensorMap, Buffer),
 }
 
 /// A buffer to be made.
@@ -28,6 +30,17 @@ pub struct Buffer {
     pub access: Access,
     /// Where its contents go after the launch.
     pub save: Option<PathBuf>,
+}
+
+/// What a tensor map says beside its buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorMap {
+    /// Of the box, in the order of the buffer's shape.
+    pub extents: Vec<u32>,
+    /// Bytes of a swizzled line; 0 for none.
+    pub swizzle_bytes: u32,
+    /// Outside the tensor a box holds NaN.
+    pub nan: bool,
 }
 
 /// What a buffer holds before the launch.
@@ -68,6 +81,7 @@ pub enum ArgumentError {
     BadRange(String),
     Missing(&'static str, &'static str),
     BadHex(String),
+    BadBox(String),
     NotSaved(String),
 }
 
@@ -77,7 +91,9 @@ A number: 5, 1.5, TYPE:VALUE (i32:5, f16:0.5, u64:0x10), null, hex:BYTES (a stru
 A buffer the kernel only reads: in:[TYPE:]FILE.npy, raw:[TYPE:]FILE, fill:TYPE:SHAPE:VALUE,
 random:TYPE:SHAPE:SEED[:LOW:HIGH]. One it writes: out:TYPE:SHAPE[=FILE.npy], inout:BUFFER[=FILE.npy]
 (BUFFER is FILE.npy or one of the forms above). Scratch: uninit:TYPE:SHAPE. Memory that must stay
-unread: poison:TYPE:SHAPE.
+unread: poison:TYPE:SHAPE. A tensor map (128 bytes) of a buffer: tensormap:BOX:BUFFER, its box of as many
+extents as the buffer's shape, the last along memory; +swizzle32, +swizzle64, +swizzle128 and +nan may
+follow BOX.
 TYPE: f64, f32, f16, bf16, e4m3, i64 to i8, u64 to u8. SHAPE: 1024, 64x128.";
 
 impl fmt::Display for ArgumentError {
@@ -114,6 +130,10 @@ impl fmt::Display for ArgumentError {
             ArgumentError::BadHex(text) => {
                 write!(f, "`{text}` is no row of bytes; write two hexadecimal digits a byte")
             }
+            ArgumentError::BadBox(text) => write!(
+                f,
+                "`{text}` is no box; write extents as in 64x32, then +swizzle32, +swizzle64, +swizzle128 or +nan"
+            ),
             ArgumentError::NotSaved(form) => write!(
                 f,
                 "`{form}:` is not written by the kernel, so there is nothing to save; `inout:{form}:…` is"
@@ -141,6 +161,15 @@ pub fn parse(text: &str) -> Parsed<Argument> {
     }
     match head {
         "hex" => hex(rest).map(Argument::Bytes),
+        "tensormap" => {
+            let form = "tensormap:BOX:BUFFER";
+            let (wanted, buffer) =
+                rest.split_once(':').ok_or(ArgumentError::Missing("the buffer", form))?;
+            match parse(buffer)? {
+                Argument::Buffer(buffer) => Ok(Argument::TensorMap(tensor_map(wanted)?, buffer)),
+                _ => Err(ArgumentError::Missing("the buffer", form)),
+            }
+        }
         "out" => {
             let form = "out:TYPE:SHAPE[=FILE.npy]";
             let (rest, save) = match rest.split_once('=') {
@@ -277,6 +306,28 @@ fn number(element: Element, text: &str) -> Parsed<u64> {
     element.parse(text).ok_or_else(|| ArgumentError::BadNumber(element, text.to_owned()))
 }
 
+/// `64x32+swizzle128+nan`.
+fn tensor_map(text: &str) -> Parsed<TensorMap> {
+    let bad = || ArgumentError::BadBox(text.to_owned());
+    let mut parts = text.split('+');
+    let extents = parts.next().unwrap_or_default().split('x').map(str::parse);
+    let mut map = TensorMap {
+        extents: extents.collect::<Result<_, _>>().map_err(|_| bad())?,
+        swizzle_bytes: 0,
+        nan: false,
+    };
+    for part in parts {
+        match part {
+            "swizzle32" => map.swizzle_bytes = 32,
+            "swizzle64" => map.swizzle_bytes = 64,
+            "swizzle128" => map.swizzle_bytes = 128,
+            "nan" => map.nan = true,
+            _ => return Err(bad()),
+        }
+    }
+    Ok(map)
+}
+
 fn hex(text: &str) -> Parsed<Vec<u8>> {
     let bad = || ArgumentError::BadHex(text.to_owned());
     if !text.len().is_multiple_of(2) || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -373,6 +424,10 @@ mod tests {
             ("inout:", "the file is missing"),
             ("hex:0", "two hexadecimal digits"),
             ("hex:é", "two hexadecimal digits"),
+            ("tensormap:8x8", "the buffer is missing; write tensormap:BOX:BUFFER"),
+            ("tensormap:8x8:5", "the buffer is missing"),
+            ("tensormap:8y8:out:f32:8x8", "`8y8` is no box"),
+            ("tensormap:8x8+swizzle16:out:f32:8x8", "then +swizzle32"),
             ("fill:f32:4:0=y.npy", "`inout:fill:…` is"),
         ] {
             let error = parse(text).expect_err(text).to_string();

@@ -55,6 +55,9 @@ pub fn kind(parameter: &Parameter) -> String {
         ParameterType::U8 | ParameterType::S8 => "an 8-bit integer",
         ParameterType::F32 => "an f32",
         ParameterType::F64 => "an f64",
+        ParameterType::Bytes if parameter.size_bytes == 128 => {
+            "128 bytes: tensormap:BOX:BUFFER or hex:…"
+        }
         ParameterType::Bytes => return format!("{} bytes: hex:…", parameter.size_bytes),
     };
     words.to_owned()

@@ -8,6 +8,7 @@ mod element;
 mod error;
 mod npy;
 mod report;
+mod tensor_map;
 
 use crate::{Failure, Format, Outcome, say};
 use argument::Argument;
@@ -35,6 +36,9 @@ pub struct Arguments {
     /// Threads of a block.
     #[arg(long, value_name = "X[,Y,Z]", value_parser = extent)]
     block: [u32; 3],
+    /// Blocks of a cluster, where the kernel does not say.
+    #[arg(long, value_name = "X[,Y,Z]", value_parser = extent)]
+    cluster: Option<[u32; 3]>,
     /// Dynamic shared memory of a block.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     shared: u32,
@@ -191,6 +195,7 @@ impl Run<'_> {
             options.checks = false;
         }
         options.strict = self.arguments.strict;
+        options.cluster = self.arguments.cluster;
         if let Some(seed) = self.arguments.order {
             options.schedule = Schedule::Seeded(seed);
         }
@@ -320,6 +325,15 @@ fn prepare(
             Argument::Bare(text) => error::bare_bits(parameter, text).map_err(refuse)?,
             Argument::Scalar(element, bits) => {
                 error::scalar_bits(parameter, *element, *bits).map_err(refuse)?
+            }
+            Argument::TensorMap(wanted, buffer) => {
+                let made = buffer::make(memory, number, text, buffer, &mut taken)?;
+                let address = memory.address(made.id, 0);
+                let raw = tensor_map::encode(wanted, &made, address, parameter).map_err(refuse)?;
+                let at = parameter.offset_bytes as usize;
+                bytes[at..at + raw.len()].copy_from_slice(&raw);
+                given.push(Given::Buffer(made));
+                continue;
             }
             Argument::Null | Argument::Buffer(_) if !is_pointer => {
                 return Err(refuse(format!("takes {pointer}")));
