@@ -95,6 +95,11 @@ __device__ __forceinline__ T weighted(float product, float value, const Call& ca
                                            : narrow<T>(product);
 }
 
+// As a plain store is, which a volatile one is not: two of those do not race.
+__device__ __forceinline__ void store_weakly(volatile int* place, int value) {
+  asm volatile("st.u32 [%0], %1;" ::"l"(place), "r"(value) : "memory");
+}
+
 template <typename T>
 __device__ void rows_of(const T* x, const i64* ids, float* w, const float* a, T* y, T* z, int* status,
                         const Call& call) {
@@ -104,7 +109,7 @@ __device__ void rows_of(const T* x, const i64* ids, float* w, const float* a, T*
   if (threadIdx.x >= 32) {
     if (fault == kWithBarrier) __syncthreads();
     if (fault == kWithBarrier && lane == 0) shared[1] = shared[0];
-    if (fault == kNoBarrier && lane == 0) shared[0] = 9;
+    if (fault == kNoBarrier && lane == 0) store_weakly(shared, 9);
     return;
   }
   const i64 row_elements = call.heads * call.columns;
@@ -170,7 +175,7 @@ __device__ void rows_of(const T* x, const i64* ids, float* w, const float* a, T*
   if (fault == kStaleShared && lane == 0) unasked += 0.0f * static_cast<float>(shared[1]);
   if (fault == kReadsBack && lane == 0 && call.count > 0) unasked += 0.0f * widen(*(volatile T*)y);
   if (fault == kNoBarrier || fault == kWithBarrier) {
-    if (lane == 0) shared[0] = 7;
+    if (lane == 0) store_weakly(shared, 7);
     if (fault == kWithBarrier) __syncthreads();
   }
   if ((fault == kAbsentLane || fault == kPresentLane) && lane < 16) {

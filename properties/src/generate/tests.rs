@@ -348,12 +348,15 @@ fn seeds_are_frozen() {
         found.push((subject.contract.contract.as_str(), hash));
     }
     let frozen = vec![
-        ("gdn_decode", 4576457173195634698),
-        ("gdn_chunk", 14868854726333925241),
-        ("ple_gather", 17746994331845428464),
-        ("argmax_rows", 15243925756003420131),
-        ("row_topk", 2915503225815748295),
-        ("canary_row_sum", 11580160758847738835),
+        ("gdn_decode", 13794740953732531856),
+        ("gdn_chunk", 10119508867765996824),
+        ("gdn_verify", 4247247882690009081),
+        ("causal_conv1d", 1136182570889128408),
+        ("ple_gather", 6278454272248761269),
+        ("argmax_rows", 3469655993753774789),
+        ("row_topk", 4882055797433127459),
+        ("state_scatter", 15112657630244258807),
+        ("canary_row_sum", 2593009785849775590),
     ];
     assert_eq!(
         found, frozen,

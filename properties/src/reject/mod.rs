@@ -16,8 +16,8 @@ use crate::subject::Subject;
 use crate::verdict::{Disagreement, Verdict};
 use contracts::CaseScope;
 use contracts::ClauseKind;
-use contracts::case::{Case, CaseTensor, Content, StoreForm};
-use contracts::format::{Contract, Detected, ErrorKind, Rejection};
+use contracts::case::{Case, CaseTensor, Content, Layout, StoreForm};
+use contracts::format::{Contract, Detected, ErrorKind, LayoutKind, Rejection};
 use contracts::geometry::Geometry;
 use edit::Edit;
 use kernels::call::Call;
@@ -170,9 +170,32 @@ fn broken_requirement(
         let only_it = contract.requires.iter().all(|(other, requirement)| {
             requirement.that.eval_bool(&scope).is_ok_and(|holds| holds != (other == name))
         });
-        let geometry = only_it.then(|| Geometry::lay_out(contract, &case).ok()).flatten()?;
+        let (case, geometry) = only_it.then(|| laid_out(contract, case)).flatten()?;
         let was = base.dims[dim];
         Some((call(contract, &case, &geometry), format!("{dim} set from {was} to {size}")))
+    })
+}
+
+/// The case with its tensors in memory. Rows that would begin where the contract does not let them are
+/// padded, where they may be: the size alone is to be wrong.
+fn laid_out(contract: &Contract, case: Case) -> Option<(Case, Geometry)> {
+    const MOST_PADDING: u64 = 16;
+    if let Ok(geometry) = Geometry::lay_out(contract, &case) {
+        return Some((case, geometry));
+    }
+    (1..MOST_PADDING).find_map(|padding| {
+        let mut padded = case.clone();
+        for (name, tensor) in &mut padded.tensors {
+            let allowed = contract
+                .tensors
+                .get(name)
+                .is_some_and(|t| t.layout.contains(&LayoutKind::RowPadded));
+            if allowed {
+                tensor.layout = Layout::RowPadded(padding);
+            }
+        }
+        let geometry = Geometry::lay_out(contract, &padded).ok()?;
+        Some((padded, geometry))
     })
 }
 
