@@ -169,7 +169,7 @@ fn multiplier<const FAULT: i32>(a: &TensorArg) -> Result<(), Rejection> {
         return Err(Rejection::new(ErrorKind::ScaleKind, "a", detail));
     }
     let is_one = a.shape == [1] || a.shape.is_empty() && FAULT != REFUSES_RANK0;
-    if !is_one && !(FAULT == ACCEPTS_PER_ROW && a.shape.len() == 1) {
+    if !(is_one || FAULT == ACCEPTS_PER_ROW && a.shape.len() == 1) {
         let detail = format!("has shape {:?}; must be [1] or rank 0", a.shape);
         return Err(Rejection::new(ErrorKind::ScaleShape, "a", detail));
     }
@@ -187,7 +187,7 @@ fn apart(x: &TensorArg) -> Result<(), Rejection> {
             let detail = format!("strides {:?} let elements of {:?} overlap", x.strides, x.shape);
             return Err(Rejection::new(ErrorKind::Shape, "x", detail));
         }
-        span = stride * (extent - 1) + span;
+        span += stride * (extent - 1);
     }
     Ok(())
 }

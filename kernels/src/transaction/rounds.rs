@@ -329,11 +329,12 @@ impl<B: Backend> Rounds<B> {
         let at = self.round(ticket)?;
         self.stage_is(at, "abort", &[Stage::Open, Stage::Staged, Stage::Failed])?;
         let touched = self.slots[at].stage != Stage::Open;
-        if touched && self.rollback == Rollback::Checkpoint {
-            if let Err(error) = self.restore(at) {
-                self.slots[at].stage = Stage::Broken;
-                return Err(error);
-            }
+        if touched
+            && self.rollback == Rollback::Checkpoint
+            && let Err(error) = self.restore(at)
+        {
+            self.slots[at].stage = Stage::Broken;
+            return Err(error);
         }
         self.resolved(at, self.planted(Planted::VerifiedMarkKept));
         Ok(())

@@ -7,6 +7,7 @@ use super::{Related, SubRun};
 use crate::check::ToolError;
 use crate::verdict::Verdict;
 use contracts::format::Heads;
+use std::iter;
 
 pub(super) fn heads(
     related: &mut Related<'_, '_>,
@@ -21,8 +22,11 @@ pub(super) fn heads(
     }
     for group in 0..groups {
         let kept = [
-            Kept { dim: heads.of.clone(), ranges: vec![group..group + 1] },
-            Kept { dim: heads.with.clone(), ranges: vec![group * share..(group + 1) * share] },
+            Kept { dim: heads.of.clone(), ranges: iter::once(group..group + 1).collect() },
+            Kept {
+                dim: heads.with.clone(),
+                ranges: iter::once(group * share..(group + 1) * share).collect(),
+            },
         ];
         let case = sub_case(whole, &kept, &[])?;
         let what = format!("index {group} of {} with its {share} of {}", heads.of, heads.with);
