@@ -167,9 +167,9 @@ impl Score {
         (self.total() > 0).then(|| self.killed() as f64 / self.total() as f64)
     }
 
-    /// Declared equivalents beyond a tenth of the sample.
+    /// More declared equivalents than a sample of this size may hold.
     pub fn declares_too_many(&self) -> bool {
-        self.declared() * 10 > self.judged.len()
+        self.declared() > most_declared(self.judged.len())
     }
 
     /// By clause, the mutants that it was the first to kill.
@@ -415,5 +415,27 @@ impl Work<'_> {
                 why: self.plan.explained.reason_for(name, mutant).map(str::to_owned),
             },
         })
+    }
+}
+
+/// Declared equivalents that a sample may hold: a tenth of a whole one; chance may put more of them into
+/// a smaller one, by two and a half standard errors.
+fn most_declared(sample: usize) -> usize {
+    const WHOLE_SAMPLE: usize = 150;
+    if sample >= WHOLE_SAMPLE {
+        return sample / 10;
+    }
+    let tenth = sample as f64 / 10.0;
+    (tenth + 2.5 * (0.9 * tenth).sqrt()).ceil() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::most_declared;
+
+    #[test]
+    fn a_small_sample_may_hold_more_declared_by_chance_than_a_whole_one() {
+        assert_eq!([150, 159, 300].map(most_declared), [15, 15, 30]);
+        assert_eq!([0, 4, 25, 149].map(most_declared), [0, 2, 7, 25]);
     }
 }
