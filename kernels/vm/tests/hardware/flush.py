@@ -8,6 +8,7 @@ Operands follow from the instruction's number and the case alone (`operands`); t
 """
 
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -125,7 +126,7 @@ def main():
         x = np.array([operands(number, case) for case in range(CASES)], dtype=np.uint64)
         x = torch.from_numpy(x.view(np.int64)).cuda()
         d = torch.zeros(CASES, dtype=torch.int64, device="cuda")
-        source = Path("/tmp/flush.ptx")
+        source = Path(tempfile.gettempdir()) / "flush.ptx"
         source.write_text(ptx(number))
         Module(source).launch("flush", CASES // 32, 32, 0, x, d)
         torch.cuda.synchronize()

@@ -12,6 +12,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -236,8 +237,7 @@ def main():
         return work(Path(sys.argv[2]), int(sys.argv[3]))
     from safetensors.numpy import save_file
 
-    parts = Path(f"/tmp/hopper.{os.getpid()}")
-    parts.mkdir()
+    parts = Path(tempfile.mkdtemp(prefix="hopper."))
     tensors = len(list(tensor_cases()))
     total = tensors + len(CLUSTERS)
     done = 0

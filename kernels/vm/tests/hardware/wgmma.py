@@ -10,6 +10,7 @@ more tiles in full, to see a difference by.
 """
 
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -140,7 +141,7 @@ def main():
 
     out, raw = {}, {}
     for form in forms():
-        source = Path("/tmp/wgmma_form.ptx")
+        source = Path(tempfile.gettempdir()) / "wgmma_form.ptx"
         source.write_text(form.ptx())
         operands = [torch.from_numpy(form.words(operand).view(np.int32)).cuda().flatten() for operand in range(3)]
         d = torch.zeros(form.tiles * 128 * form.sums, dtype=torch.int32, device="cuda")
