@@ -376,11 +376,14 @@ fn every_form_gives_its_answer_and_the_table_says_so() {
     rows.extend(warpgroup(&mut failures));
     rows.extend(computed(&mut failures));
     let mut table = HEAD.to_owned();
+    let mut list = String::new();
     for Row { name, cases, basis, outcome } in &rows {
         let name = name.replace('|', "\\|");
-        println!("{name:60} {cases:5} {basis:15} {outcome}");
+        let _ = writeln!(list, "{name:60} {cases:5} {basis:24} {outcome}");
         let _ = writeln!(table, "| `{name}` | {cases} | {basis} | {outcome} |");
     }
+    // Past the harness, which would keep what a test that passes prints.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), list.as_bytes());
     assert!(failures.0.is_empty(), "{}", failures.0);
     assert!(rows.len() > 400, "{} forms", rows.len());
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/CONFORMANCE.md");
