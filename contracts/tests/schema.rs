@@ -1,6 +1,7 @@
 //! The JSON Schema and the loader agree on every contract there is, and on slips of the pen.
 
 use contracts::format::Contract;
+use contracts::protocol::Protocol;
 use serde_json::Value;
 
 /// Contracts as their files say, by file name.
