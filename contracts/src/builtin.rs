@@ -102,10 +102,14 @@ static LOADED_PROTOCOLS: LazyLock<Vec<Result<Protocol, ContractError>>> = LazyLo
     PROTOCOLS.iter().map(|source| parse_protocol(source.text, &file(source))).collect()
 });
 
+/// Every shipped protocol.
+pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
+    LOADED_PROTOCOLS.iter().filter_map(|loaded| loaded.as_ref().ok())
+}
+
 /// A shipped protocol by name.
 pub fn protocol_contract(name: &str) -> Option<&'static Protocol> {
-    let loaded = LOADED_PROTOCOLS.iter().filter_map(|loaded| loaded.as_ref().ok());
-    loaded.into_iter().find(|protocol| protocol.contract == name)
+    protocols().find(|protocol| protocol.contract == name)
 }
 
 /// The YAML of a shipped contract.

@@ -229,7 +229,8 @@ mod scope;
 mod yaml;
 
 pub use builtin::{
-    builtin, canary, check_builtin, contract, family, protocol_contract, source, test_kernels,
+    builtin, canary, check_builtin, contract, family, protocol_contract, protocols, source,
+    test_kernels,
 };
 pub use case::{Case, CaseTensor, Content, Decisions, Fill, Layout, Schedule, StoreForm};
 pub use case_error::CaseError;
