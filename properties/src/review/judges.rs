@@ -2,6 +2,7 @@
 //! whose loss of a name is looser, and all other files of the tree, of which a reader is told.
 
 use super::change::Class;
+use super::kernels;
 use super::sides::Record;
 use super::tree::Tree;
 use std::collections::BTreeSet;
@@ -10,8 +11,21 @@ use std::collections::BTreeSet;
 const REGISTRY: &str = "contracts/src/builtin.rs";
 /// The steps that a change must pass.
 const STEPS: &str = ".ci/run";
-/// Most files that are named.
+/// Most files that are named in one note.
 const MOST: usize = 8;
+/// Most characters of their names: a comment cuts what is longer.
+const MOST_CHARS: usize = 240;
+/// Most characters of one of them.
+const MOST_OF_A_NAME: usize = 100;
+
+/// What files are told together, what decides most first: many of one kind hide none of another.
+const KINDS: [&str; 5] = [
+    "steps, settings and this project's own files",
+    "references",
+    "tests",
+    "the format, generators, oracles and this review",
+    "launches, the machine, fuzz targets and all else",
+];
 
 /// The contracts that are judged, by the registries of both trees; `None` where there is none to read.
 pub struct Registry {
@@ -99,43 +113,83 @@ fn uncommented(text: &str) -> String {
 
 /// Words about changes to what judges.
 pub fn notes(base: &Tree<'_>, head: &Tree<'_>) -> Vec<String> {
-    let gone = base.paths().filter(|path| is_judge(path) && !head.has(path));
-    let mut all: Vec<(u8, String)> = gone.map(|path| (0, format!("{path} (deleted)"))).collect();
-    let other = head.paths().filter(|path| is_judge(path) && !base.same(path, head, path));
-    let mut changed = Vec::new();
-    for path in other {
-        all.push((1 + weight(path), path.to_owned()));
-        changed.push(path);
-    }
-    all.sort();
+    let changed = changed(base, head);
+    let names: Vec<&str> = changed.iter().map(|(.., name)| name.as_str()).collect();
     let mut notes = Vec::new();
-    let shown: Vec<&str> = all.iter().take(MOST).map(|(_, path)| path.as_str()).collect();
-    let shown = shown.join(", ");
-    match all.len() {
-        0 => return notes,
-        few if few <= MOST => {
-            notes.push(format!("What judges changed too, and is to be read: {shown}"));
-        }
-        many => notes.push(format!(
-            "What judges changed too, and is to be read: {shown} and {} more files",
-            many - MOST
-        )),
+    match listed(&names) {
+        (_, _) if names.is_empty() => return notes,
+        (all, 0) => notes.push(format!("What judges changed too, and is to be read: {all}")),
+        _ => notes.extend(KINDS.iter().enumerate().filter_map(|(kind, of)| {
+            let own = changed.iter().filter(|(own, ..)| *own == kind);
+            let names: Vec<&str> = own.map(|(.., name)| name.as_str()).collect();
+            let (some, more) = listed(&names);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more files") };
+            let says = format!("What judges changed too, and is to be read, {of}: {some}{more}");
+            (!names.is_empty()).then_some(says)
+        })),
     }
     notes.extend(tests(base, head));
     notes.extend(steps(base, head));
     notes
 }
 
+/// The files that judge and changed, with their kind: what is gone first, then what was edited; what is
+/// new takes nothing away.
+fn changed(base: &Tree<'_>, head: &Tree<'_>) -> Vec<(usize, u8, String)> {
+    let sources = [base, head].map(kernels::sources);
+    let judges = |path: &&str| is_judge(path) && !sources.iter().any(|all| all.contains(*path));
+    let gone = base.paths().filter(judges).filter(|path| !head.has(path));
+    let gone = gone.map(|path| (kind(path), 0, format!("{} (deleted)", shortened(path))));
+    let other = head.paths().filter(judges).filter(|path| !base.same(path, head, path));
+    let other = other.map(|path| (kind(path), 1 + u8::from(!base.has(path)), shortened(path)));
+    let mut all: Vec<_> = gone.chain(other).collect();
+    all.sort();
+    all
+}
+
+/// As many names as a note holds, and how many are left out.
+fn listed(names: &[&str]) -> (String, usize) {
+    let mut text = String::new();
+    for (place, name) in names.iter().enumerate() {
+        let is_full = text.chars().count() + name.chars().count() > MOST_CHARS;
+        if place == MOST || (is_full && place > 0) {
+            return (text, names.len() - place);
+        }
+        text.push_str(if place == 0 { "" } else { ", " });
+        text.push_str(name);
+    }
+    (text, 0)
+}
+
+/// A path whose middle is left out where it is long.
+fn shortened(path: &str) -> String {
+    let chars: Vec<char> = path.chars().collect();
+    if chars.len() <= MOST_OF_A_NAME {
+        return path.to_owned();
+    }
+    let (begin, end) = (&chars[..MOST_OF_A_NAME / 2], &chars[chars.len() - MOST_OF_A_NAME / 2..]);
+    format!("{}…{}", begin.iter().collect::<String>(), end.iter().collect::<String>())
+}
+
 /// Whether a file has a say without being compared: all but what is compared and what is only read.
+/// Sources of kernels are told with their kernels, where a kernel includes them.
 fn is_judge(path: &str) -> bool {
-    let compared = path.starts_with("corpora/")
-        || path.starts_with("kernels/cuda/")
-        || path.starts_with("kernels/ptx/")
-        || path.starts_with("kernels/bench/")
-        || is_contract(path)
-        || path == super::ELSEWHERE;
-    let read = path.ends_with(".md") || path.starts_with("LICENSE");
-    !compared && !read
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts.as_slice() {
+        ["corpora", "golden", .., file] => file.ends_with(".md"),
+        ["corpora", "known_failures.yaml" | "mutation.md"] => false,
+        ["corpora", _, file] => file.starts_with('.') || !file.ends_with(".yaml"),
+        ["corpora", ..] => true,
+        ["kernels", "cuda", "mutants.tsv" | "equivalent.tsv" | "spills.tsv"] => false,
+        ["kernels", "ptx", "resources.tsv"] => false,
+        ["kernels", "ptx", .., file] => !file.ends_with(".ptx"),
+        ["kernels", "bench", ..] => false,
+        [.., file] => {
+            let is_read = file.ends_with(".md") || path.starts_with("LICENSE");
+            !is_read && !is_contract(path) && path != super::ELSEWHERE
+        }
+        [] => false,
+    }
 }
 
 /// Whether a path is a contract's: `contracts/<family>/<kernel>.yaml`.
@@ -145,14 +199,15 @@ pub fn is_contract(path: &str) -> bool {
         if !["src", "tests"].contains(family) && file.ends_with(".yaml"))
 }
 
-/// Least for what decides whether anything is judged at all.
-fn weight(path: &str) -> u8 {
+/// Its place in `KINDS`.
+fn kind(path: &str) -> usize {
     let begins = |with: &str| path.starts_with(with);
     match () {
         () if begins(".") || !path.contains('/') => 0,
-        () if path.contains("/tests/") || begins("reference/") => 1,
-        () if begins("properties/") || begins("contracts/") => 2,
-        () => 3,
+        () if begins("reference/") && !path.contains("/tests/") => 1,
+        () if path.contains("/tests/") => 2,
+        () if begins("properties/") || begins("contracts/") => 3,
+        () => 4,
     }
 }
 
