@@ -380,6 +380,14 @@ fn names_that_are_no_text_are_two_files() {
         "{}",
         gone.out
     );
+    // What git does not have yet is read under its own name too.
+    let pads = std::fs::read(clone.path("corpora/scale_rows/pads.yaml")).expect("a case");
+    std::fs::write(named(0xff), &pads).expect("written");
+    std::fs::write(named(0xfd), &pads).expect("written");
+    let said = clone.review(&["--base", "main"]);
+    assert!(said.out.contains("odd_\\xff.yaml edited"), "{}", said.out);
+    assert!(!said.out.contains("odd_\\xff.yaml deleted"), "{}", said.out);
+    assert!(said.out.contains("`regressions.odd_\\xfd`"), "{}", said.out);
 }
 
 #[test]

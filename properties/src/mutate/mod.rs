@@ -167,6 +167,11 @@ impl Score {
         (self.total() > 0).then(|| self.killed() as f64 / self.total() as f64)
     }
 
+    /// Whether time ran out before any mutant was judged: nothing is known of the contract.
+    pub fn is_unjudged(&self) -> bool {
+        self.chosen > 0 && self.judged.is_empty()
+    }
+
     /// More declared equivalents than a sample of this size may hold.
     pub fn declares_too_many(&self) -> bool {
         self.declared() > most_declared(self.judged.len())

@@ -163,8 +163,8 @@ pub struct Listed {
 pub enum Stored {
     /// A regular file, by the name of its blob.
     Blob(String),
-    /// In the working tree, not as the index has it.
-    Disk,
+    /// In the working tree, not as the index has it: the file's own name, whatever its bytes.
+    Disk(PathBuf),
     /// A symbolic link or a submodule, by the name of what it holds.
     Irregular(String),
 }
@@ -204,11 +204,6 @@ impl Git {
             return Err(ReviewError::NoRepository { folder: folder.display().to_string(), said });
         }
         Ok(Git { root: PathBuf::from(root), objects: RefCell::new(None) })
-    }
-
-    /// Its working tree.
-    pub fn root(&self) -> &Path {
-        &self.root
     }
 
     /// What a command prints; an error with what it says otherwise.
@@ -301,10 +296,10 @@ impl Git {
                 Some((path.to_owned(), Stored::of(parts.next()?, parts.next()?)))
             })
             .collect();
-        for path in records(&edited) {
-            let on_disk = self.root.join(&path);
+        for record in raw_records(&edited) {
+            let (path, on_disk) = (spelled(record), self.root.join(path_of(record)));
             match on_disk.symlink_metadata() {
-                Ok(about) if about.is_file() => drop(files.insert(path, Stored::Disk)),
+                Ok(about) if about.is_file() => drop(files.insert(path, Stored::Disk(on_disk))),
                 // What it points to is compared; a folder is a repository of its own.
                 Ok(_) => {
                     let target = std::fs::read_link(&on_disk).unwrap_or_default();
@@ -358,17 +353,37 @@ impl Objects {
     }
 }
 
+fn raw_records(answer: &[u8]) -> impl Iterator<Item = &[u8]> {
+    answer.split(|byte| *byte == 0).filter(|record| !record.is_empty())
+}
+
 fn records(answer: &[u8]) -> impl Iterator<Item = String> + '_ {
-    let records = answer.split(|byte| *byte == 0).filter(|record| !record.is_empty());
-    // Bytes that are no UTF-8 are written out: two names must not become one.
-    records.map(|record| match std::str::from_utf8(record) {
+    raw_records(answer).map(spelled)
+}
+
+/// Bytes that are no UTF-8 are written out: two names must not become one.
+fn spelled(record: &[u8]) -> String {
+    match std::str::from_utf8(record) {
         Ok(text) => text.to_owned(),
         Err(_) => record.utf8_chunks().fold(String::new(), |mut text, chunk| {
             text.push_str(chunk.valid());
             chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
             text
         }),
-    })
+    }
+}
+
+/// A name as the file system has it.
+#[cfg(unix)]
+fn path_of(record: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    PathBuf::from(OsStr::from_bytes(record))
+}
+
+/// A name as the file system has it; elsewhere all names are text.
+#[cfg(not(unix))]
+fn path_of(record: &[u8]) -> PathBuf {
+    PathBuf::from(spelled(record))
 }
 
 fn first_line(text: &[u8]) -> String {

@@ -27,50 +27,88 @@ const KINDS: [&str; 5] = [
     "launches, the machine, fuzz targets and all else",
 ];
 
-/// The contracts that are judged, by the registries of both trees; `None` where there is none to read.
+/// The contracts that something judges by, in both trees; none where there is no registry to read.
 pub struct Registry {
-    before: Option<BTreeSet<String>>,
-    after: Option<BTreeSet<String>>,
+    before: Names,
+    after: Names,
+}
+
+/// The names that a registry holds.
+#[derive(Default)]
+struct Names {
+    /// Of the project's kernels: `registry!`.
+    kernels: BTreeSet<String>,
+    /// Of protocols, the canary and test kernels: `embed!`.
+    embedded: BTreeSet<String>,
 }
 
 impl Registry {
     /// Of two trees.
     pub fn read(base: &Tree<'_>, head: &Tree<'_>) -> Registry {
         let names = |tree: &Tree<'_>| {
-            let text = tree.has(REGISTRY).then(|| tree.text(REGISTRY).ok()).flatten()?;
-            registered(&text)
+            let text = tree.has(REGISTRY).then(|| tree.text(REGISTRY).ok()).flatten();
+            text.map(|text| Names::of(&text)).unwrap_or_default()
         };
         Registry { before: names(base), after: names(head) }
     }
 
-    /// A contract both trees have, and only one judges.
+    /// A contract both trees have, and only one judges by.
     pub fn compare(&self, record: &mut Record, was: &str, is: &str) {
-        let has = |side: &Option<BTreeSet<String>>, name: &str| {
-            side.as_ref().is_some_and(|names| names.contains(name))
-        };
         let clause = &format!("registry.{is}");
-        match (has(&self.before, was), has(&self.after, is)) {
-            (true, false) => {
-                let says = format!("{is} is in no registry any more: nothing judges by it");
-                record.gone(clause, Class::Loosened, says, was.to_owned());
+        record.alias(&format!("registry.{was}"), clause);
+        let (before, after) = (&self.before, &self.after);
+        for (old, new, lost, gained) in [
+            (
+                before.kernels.contains(was),
+                after.kernels.contains(is),
+                "is in no registry any more: nothing judges by it",
+                "is in the registry now: its kernel is judged by it",
+            ),
+            (
+                before.embedded.contains(was),
+                after.embedded.contains(is),
+                "is embedded no more: no test has it",
+                "is embedded now: tests have it",
+            ),
+        ] {
+            match (old, new) {
+                (true, false) => {
+                    record.gone(clause, Class::Loosened, format!("{is} {lost}"), was.to_owned());
+                }
+                (false, true) => {
+                    record.new_at(
+                        clause,
+                        Class::Tightened,
+                        format!("{is} {gained}"),
+                        is.to_owned(),
+                    );
+                }
+                _ => {}
             }
-            (false, true) => {
-                let says = format!("{is} is in the registry now: its kernel is judged by it");
-                record.new_at(clause, Class::Tightened, says, is.to_owned());
-            }
-            _ => {}
         }
     }
 }
 
-/// The names in `registry! { family { name … } … }`.
-fn registered(text: &str) -> Option<BTreeSet<String>> {
-    let text = uncommented(text);
-    let (_, body) = text.split_once("macro_rules! registry")?.1.split_once("$callback!")?;
-    let body = body.split_once('{')?.1;
-    let (mut depth, mut names) = (1, BTreeSet::new());
+impl Names {
+    /// Of `registry! { family { name … } … }` and every `embed! { family { name … } … }`.
+    fn of(text: &str) -> Names {
+        let text = uncommented(text);
+        let registry = text.split_once("macro_rules! registry");
+        let kernels = registry.and_then(|(_, rest)| Some(rest.split_once("$callback!")?.1));
+        let embedded =
+            text.split("embed!").skip(1).filter(|rest| rest.trim_start().starts_with('{'));
+        Names {
+            kernels: kernels.map(grouped).unwrap_or_default(),
+            embedded: embedded.flat_map(grouped).collect(),
+        }
+    }
+}
+
+/// The names in the next `{ family { name … } … }`.
+fn grouped(text: &str) -> BTreeSet<String> {
+    let (mut depth, mut names) = (0, BTreeSet::new());
     let mut word = String::new();
-    for c in body.chars() {
+    for c in text.chars() {
         if c.is_alphanumeric() || c == '_' {
             word.push(c);
             continue;
@@ -84,11 +122,11 @@ fn registered(text: &str) -> Option<BTreeSet<String>> {
             '}' => depth -= 1,
             _ => {}
         }
-        if depth == 0 {
+        if depth <= 0 && c == '}' {
             break;
         }
     }
-    Some(names)
+    names
 }
 
 /// Rust without its comments, as far as names in a macro's body go.
@@ -253,17 +291,26 @@ mod tests {
 
     #[test]
     fn a_registry_is_read_without_its_comments() {
-        let text = "macro_rules! registry {\n ($callback:ident) => { $callback! {\n first { one two } // third { three }\n /* fourth { four } */ second { five /* six */ }\n } };\n}\nmacro_rules! embed { ($a:ident { $b:ident }) => { c { d } } }";
-        let names = registered(text).expect("a registry");
-        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["five", "one", "two"]);
-        assert_eq!(registered("const A: u8 = 1;"), None);
+        let text = "macro_rules! registry {\n ($callback:ident) => { $callback! {\n first { one two } // third { three }\n /* fourth { four } */ second { five /* six */ }\n } };\n}\nmacro_rules! embed { ($a:ident { $b:ident }) => { c { d } } }\nconst A: X = embed! { e { seven } f { eight } };\nconst B: X = embed!{ g { nine } /* ten */ };\nconst C: X = registry!(embed);";
+        let names = Names::of(text);
+        let of = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(" ");
+        assert_eq!(of(&names.kernels), "five one two");
+        assert_eq!(of(&names.embedded), "eight nine seven");
+        assert_eq!(of(&Names::of("const A: u8 = 1;").kernels), "");
         let own = std::fs::read_to_string(concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../contracts/src/builtin.rs"
         ));
-        let own = registered(&own.expect("readable")).expect("a registry");
+        let own = Names::of(&own.expect("readable"));
         let shipped: BTreeSet<String> =
             contracts::builtin().iter().map(|contract| contract.contract.clone()).collect();
-        assert_eq!(own, shipped);
+        assert_eq!(own.kernels, shipped);
+        let protocols = contracts::protocols().map(|protocol| &protocol.contract);
+        let tests = contracts::test_kernels().iter().map(|contract| &contract.contract);
+        assert!(
+            protocols.chain(tests).all(|name| own.embedded.contains(name)),
+            "{}",
+            of(&own.embedded)
+        );
     }
 }

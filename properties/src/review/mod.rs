@@ -16,6 +16,7 @@ mod known;
 mod memory;
 mod pairing;
 mod promises;
+mod protocols;
 mod runs;
 mod scores;
 pub mod show;
@@ -36,6 +37,7 @@ use history::{Entry, History};
 use judges::Registry;
 use known::Known;
 use pairing::{Paired, Written};
+use protocols::Protocols;
 use sides::{Record, Renames, Sides};
 use std::collections::BTreeSet;
 use tables::Tables;
@@ -98,6 +100,7 @@ pub fn review(base: &Tree<'_>, head: &Tree<'_>) -> Result<Review, ReviewError> {
     let both = Both::read(base, head)?;
     let mut contracts: Vec<ContractReview> =
         both.pairs.iter().filter_map(|pair| both.contract(pair)).collect();
+    contracts.extend(both.protocols.reviews(&both));
     contracts.extend(both.of_no_contract());
     contracts.sort_by(|a, b| a.contract.cmp(&b.contract));
     for contract in &mut contracts {
@@ -123,6 +126,7 @@ struct Both<'t> {
     base: &'t Tree<'t>,
     head: &'t Tree<'t>,
     pairs: Vec<Paired>,
+    protocols: Protocols,
     renames: Renames,
     known: Known,
     tables: Tables<'t>,
@@ -141,11 +145,14 @@ impl<'t> Both<'t> {
         let tables = Tables::read(base, head, (&old_names, &new_names), &renames)?;
         let elsewhere = History::elsewhere(base, head)?;
         let contracts = pairs.iter().filter_map(|pair| Some(&pair.before.as_ref()?.contract));
-        let own = contracts.flat_map(|contract| contract.history.iter().map(Entry::from));
+        let protocols = Protocols::read(base, head)?;
+        let own = contracts.flat_map(|contract| &contract.history).chain(protocols.told());
+        let own = own.map(Entry::from);
         let said: Vec<Entry> = own.chain(elsewhere.at_base().iter().cloned()).collect();
         Ok(Both {
             base,
             head,
+            protocols,
             renames,
             known: Known::read(base, head)?,
             tables,
@@ -248,8 +255,8 @@ impl<'t> Both<'t> {
     /// What no contract's own history can explain: golden answers, stored cases and known failures
     /// under a name that is no contract's, rows of tables that are nobody's.
     fn of_no_contract(&self) -> Vec<ContractReview> {
-        let named: BTreeSet<&str> =
-            self.pairs.iter().flat_map(|pair| [pair.was(), pair.is()]).flatten().collect();
+        let of_kernels = self.pairs.iter().flat_map(|pair| [pair.was(), pair.is()]).flatten();
+        let named: BTreeSet<&str> = of_kernels.chain(self.protocols.names()).collect();
         let mut found = vec![(String::new(), corpora::golden(self.base, self.head))];
         let mut folders = corpora::folders(self.base, self.head);
         folders.extend(self.known.contracts().map(str::to_owned));

@@ -3,6 +3,7 @@
 
 use super::git::ReviewError;
 use super::judges::is_contract;
+use super::protocols::is_protocol;
 use super::sides::Renames;
 use super::tree::Tree;
 use contracts::format::Contract;
@@ -54,6 +55,7 @@ fn files(tree: &Tree<'_>) -> Result<BTreeMap<String, String>, ReviewError> {
             return Err(ReviewError::TwoContracts { tree, first, second });
         }
     }
+    files.retain(|_, path| !is_protocol(tree, path));
     Ok(files)
 }
 

@@ -224,6 +224,7 @@ impl<'t> Tables<'t> {
             let column = |row: &Costs, at: usize| row.columns.get(at).cloned().unwrap_or_default();
             match (old, new) {
                 (Some(old), Some(new)) => {
+                    record.alias(&format!("resources.{}", old.entry), clause);
                     for (at, what) in TOLD {
                         let (old, new) = (column(old, at), column(new, at));
                         told.extend((old != new).then(|| format!("{entry} {what} {old} → {new}")));
@@ -248,6 +249,7 @@ impl<'t> Tables<'t> {
         }
         if !told.is_empty() {
             let says = format!("costs: {}", told.join(", "));
+            record.alias(&format!("resources.{was}"), &format!("resources.{is}"));
             record.push(&format!("resources.{is}"), Class::Neutral, says, (None, None));
         }
     }
@@ -300,12 +302,12 @@ struct Names<'n> {
 }
 
 impl Names<'_> {
-    /// The contract that a row names, by its name in this tree; `None` where it is nobody's.
+    /// The contract that a row names, by its name in this tree; `None` where neither tree has it. Rows of
+    /// a contract that is gone went with it, and are not newly anybody else's.
     fn owner<'o>(&'o self, named: &'o str) -> Option<&'o str> {
-        match self.own.contains(named) {
-            true => Some(named),
-            false => self.others.get(named).map(String::as_str),
-        }
+        let renamed = || self.others.get(named).map(String::as_str);
+        let known = || self.all.contains(named).then_some(named);
+        if self.own.contains(named) { Some(named) } else { renamed().or_else(known) }
     }
 }
 
@@ -402,6 +404,7 @@ fn spill(record: &mut Record, old: Option<&Excuse>, new: Option<&Excuse>) {
             record.gone(clause, Class::Tightened, says, bytes.clone());
         }
         (Some(old), Some(new)) => {
+            record.alias(&format!("spills.{}", old.entry), clause);
             amount(record, clause, &format!("bytes {entry} may spill"), &old.bytes, &new.bytes);
             if old.reason != new.reason {
                 let says = format!("why {entry} may spill: `{}` → `{}`", old.reason, new.reason);

@@ -4,6 +4,7 @@
 use crate::{Failure, Format, Outcome, repository, say};
 use properties::corpus;
 use properties::fuzz_targets;
+use properties::rounds::{CONTRACT, protocol};
 use properties::subject::{Subject, subjects};
 use std::path::PathBuf;
 
@@ -31,11 +32,49 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         let regressions = corpus::files(&root, subject.name())?.len();
         rows.push((subject, regressions));
     }
+    let histories = corpus::files(&root, CONTRACT)?.len();
     match arguments.format {
-        Format::Text => say(&text(&rows))?,
-        Format::Json => say(&format!("{}\n", json(&rows)))?,
+        Format::Text => say(&format!("{}{}", text(&rows), protocol_text(histories)))?,
+        Format::Json => {
+            let mut rows: Vec<_> = rows.iter().map(json).collect();
+            rows.push(protocol_json(histories));
+            say(&format!("{}\n", serde_json::Value::from(rows)))?;
+        }
     }
     Ok(Outcome::Clean)
+}
+
+/// What is promised of events, which no kernel keeps alone.
+fn protocol_text(histories: usize) -> String {
+    let protocol = protocol();
+    format!(
+        "protocol\n  {:<16} {}\n  {:<16} version {}, {} events, {} invariants, {} mutants, {histories} regressions; cargo fuzz run {}\n",
+        protocol.contract,
+        protocol.summary,
+        "",
+        protocol.version,
+        protocol.events.len(),
+        protocol.invariants.len(),
+        protocol.mutants.len(),
+        protocol.contract,
+    )
+}
+
+fn protocol_json(histories: usize) -> serde_json::Value {
+    let protocol = protocol();
+    serde_json::json!({
+        "contract": protocol.contract,
+        "family": contracts::family(&protocol.contract),
+        "version": protocol.version,
+        "summary": protocol.summary,
+        "spec": protocol.spec,
+        "dtypes": protocol.dtypes,
+        "events": protocol.events.keys().collect::<Vec<_>>(),
+        "clauses": protocol.invariants.keys().map(|name| format!("invariants.{name}")).collect::<Vec<_>>(),
+        "mutants": protocol.mutants.keys().collect::<Vec<_>>(),
+        "regressions": histories,
+        "fuzz_target": protocol.contract,
+    })
 }
 
 fn text(rows: &[(&Subject, usize)]) -> String {
@@ -61,25 +100,22 @@ fn text(rows: &[(&Subject, usize)]) -> String {
     out
 }
 
-fn json(rows: &[(&Subject, usize)]) -> serde_json::Value {
-    let row = |(subject, regressions): &(&Subject, usize)| {
-        let contract = subject.contract;
-        let clauses: Vec<_> = subject.clauses.iter().map(|clause| clause.id.as_str()).collect();
-        serde_json::json!({
-            "contract": subject.name(),
-            "family": subject.family,
-            "version": contract.version,
-            "summary": contract.summary,
-            "spec": contract.spec,
-            "dtypes": contract.dtypes,
-            "clauses": clauses,
-            "fixtures": contract.fixtures.keys().collect::<Vec<_>>(),
-            "mutants": contract.mutants.keys().collect::<Vec<_>>(),
-            "regressions": regressions,
-            "fuzz_target": subject.name(),
-        })
-    };
-    rows.iter().map(row).collect()
+fn json((subject, regressions): &(&Subject, usize)) -> serde_json::Value {
+    let contract = subject.contract;
+    let clauses: Vec<_> = subject.clauses.iter().map(|clause| clause.id.as_str()).collect();
+    serde_json::json!({
+        "contract": subject.name(),
+        "family": subject.family,
+        "version": contract.version,
+        "summary": contract.summary,
+        "spec": contract.spec,
+        "dtypes": contract.dtypes,
+        "clauses": clauses,
+        "fixtures": contract.fixtures.keys().collect::<Vec<_>>(),
+        "mutants": contract.mutants.keys().collect::<Vec<_>>(),
+        "regressions": regressions,
+        "fuzz_target": subject.name(),
+    })
 }
 
 pub fn write_fuzz_targets(arguments: FuzzTargetArguments) -> Result<Outcome, Failure> {

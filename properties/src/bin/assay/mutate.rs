@@ -23,7 +23,8 @@ pub struct Arguments {
     /// Only mutants of source lines that the working tree changes against this revision.
     #[arg(long, value_name = "REF")]
     in_diff: Option<String>,
-    /// Begin no mutant after this many seconds, shared by the contracts.
+    /// Begin no mutant after this many seconds, shared by the contracts; one that is left without any
+    /// mutant judged fails.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
     /// Run this source in the one contract's place, and nothing else.
@@ -218,6 +219,12 @@ fn faults(scores: &[Score], record: &Record, arguments: &Arguments) -> Vec<Strin
         faults.extend(score.named_failures().into_iter().map(|(id, what)| {
             format!("{name}: mutant {id} {what}: its clause promises more than it notices")
         }));
+        if score.is_unjudged() {
+            faults.push(format!(
+                "{name}: the budget was over before one of {} mutants was judged: raise --budget or lower --cases",
+                score.chosen
+            ));
+        }
         // What another kernel is tried on may be too little to exercise everything.
         if arguments.patch.is_none() {
             faults.extend(score.vacuous.iter().map(|clause| {
