@@ -9,6 +9,7 @@ use super::git::ReviewError;
 use super::history::{ELSEWHERE, History};
 use super::judges::is_contract;
 use super::sides::{Pair, Record, pairs, shown};
+use super::structure;
 use super::tree::Tree;
 use contracts::expr::Expr;
 use contracts::format::{HistoryEntry, Named};
@@ -162,8 +163,8 @@ fn compare(record: &mut Record, before: &Protocol, after: &Protocol) {
     ] {
         reworded(record, clause, clause, before, after);
     }
-    words(record, "dtypes", dtypes, &after.dtypes);
-    words(record, "options", options, &after.options);
+    structure::words(record, "dtypes", dtypes, &after.dtypes);
+    structure::words(record, "options", options, &after.options);
     named(record, "dims", dims, &after.dims, |record, clause, name, before, after| {
         drawn(record, clause, name, *before, *after);
     });
@@ -221,28 +222,6 @@ fn gone<T: serde::Serialize>(record: &mut Record, section: &str, name: &str, old
 fn new_at<T: serde::Serialize>(record: &mut Record, section: &str, name: &str, new: &T) {
     let says = format!("{section} now have {name}");
     record.new_at(&format!("{section}.{name}"), Class::Tightened, says, shown(new));
-}
-
-fn words<T: serde::Serialize + PartialEq>(
-    record: &mut Record,
-    section: &str,
-    before: &Named<Vec<T>>,
-    after: &Named<Vec<T>>,
-) {
-    let none = Vec::new();
-    let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
-    for name in names {
-        let texts = |side: &Named<Vec<T>>| -> Vec<String> {
-            side.get(name).unwrap_or(&none).iter().map(shown).collect()
-        };
-        record.members(
-            &format!("{section}.{name}"),
-            &texts(before),
-            &texts(after),
-            &|lost| format!("{name} no longer takes {lost}"),
-            &|gained| format!("{name} now takes {gained}"),
-        );
-    }
 }
 
 fn drawn(record: &mut Record, clause: &str, what: &str, before: Drawn, after: Drawn) {

@@ -4,6 +4,8 @@
 use crate::{Failure, Format, Outcome, repository, say};
 use properties::corpus;
 use properties::fuzz_targets;
+use properties::mutate::record::{Record, Recorded};
+use properties::reach::{Reach, reach};
 use properties::rounds::{CONTRACT, protocol};
 use properties::subject::{Subject, subjects};
 use std::path::PathBuf;
@@ -13,6 +15,10 @@ pub struct Arguments {
     /// Where the corpora are.
     #[arg(long, value_name = "FOLDER")]
     corpora: Option<PathBuf>,
+    /// Also run the stored cases, the fixtures and so many fresh cases of each contract, and count the PTX
+    /// branch edges they take.
+    #[arg(long, value_name = "CASES")]
+    edges: Option<u64>,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -25,12 +31,23 @@ pub struct FuzzTargetArguments {
     check: bool,
 }
 
+/// One contract, with what is on record and what was measured of it.
+struct Row {
+    subject: &'static Subject,
+    regressions: usize,
+    recorded: Option<Recorded>,
+    reach: Option<Reach>,
+}
+
 pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let root = arguments.corpora.unwrap_or_else(|| repository().join("corpora"));
+    let record = Record::read(&root).map_err(Failure)?;
     let mut rows = Vec::new();
     for subject in subjects() {
         let regressions = corpus::files(&root, subject.name())?.len();
-        rows.push((subject, regressions));
+        let recorded = record.contract(subject.name()).cloned();
+        let reach = arguments.edges.map(|cases| reach(subject, &root, cases)).transpose()?;
+        rows.push(Row { subject, regressions, recorded, reach });
     }
     let histories = corpus::files(&root, CONTRACT)?.len();
     match arguments.format {
@@ -48,7 +65,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
 fn protocol_text(histories: usize) -> String {
     let protocol = protocol();
     format!(
-        "protocol\n  {:<16} {}\n  {:<16} version {}, {} events, {} invariants, {} mutants, {histories} regressions; cargo fuzz run {}\n",
+        "protocol\n  {:<19} {}\n  {:<19} version {}, {} events, {} invariants, {} mutants, {histories} regressions; cargo fuzz run {}\n",
         protocol.contract,
         protocol.summary,
         "",
@@ -77,30 +94,48 @@ fn protocol_json(histories: usize) -> serde_json::Value {
     })
 }
 
-fn text(rows: &[(&Subject, usize)]) -> String {
+fn text(rows: &[Row]) -> String {
     let mut out = String::new();
     let mut family = "";
-    for (subject, regressions) in rows {
+    for row in rows {
+        let Row { subject, regressions, recorded, reach } = row;
         if subject.family != family {
             family = subject.family;
             out.push_str(&format!("{family}\n"));
         }
         let contract = subject.contract;
-        out.push_str(&format!("  {:<16} {}\n", subject.name(), contract.summary));
-        out.push_str(&format!(
-            "  {:<16} version {}, {} clauses, {} fixtures, {} mutants, {regressions} regressions; cargo fuzz run {}\n",
-            "",
+        out.push_str(&format!("  {:<19} {}\n", subject.name(), contract.summary));
+        let mut line = |text: String| out.push_str(&format!("  {:<19} {text}\n", ""));
+        line(format!(
+            "version {}, {} clauses, {} fixtures, {regressions} regressions; cargo fuzz run {}",
             contract.version,
             subject.clauses.len(),
             contract.fixtures.len(),
-            contract.mutants.len(),
             subject.name(),
         ));
+        line(match recorded {
+            Some(recorded) => format!(
+                "mutants killed: {} of {} ({:.1} %); of {} named ones: {}",
+                recorded.killed,
+                recorded.total,
+                recorded.points,
+                contract.mutants.len(),
+                recorded.named,
+            ),
+            None => format!("mutants: {} named, none on record", contract.mutants.len()),
+        });
+        if let Some(Reach { edges, entries }) = reach {
+            line(format!(
+                "PTX edges covered: {} of {}, in {} of {} entries",
+                edges.0, edges.1, entries.0, entries.1
+            ));
+        }
     }
     out
 }
 
-fn json((subject, regressions): &(&Subject, usize)) -> serde_json::Value {
+fn json(row: &Row) -> serde_json::Value {
+    let Row { subject, regressions, recorded, reach } = row;
     let contract = subject.contract;
     let clauses: Vec<_> = subject.clauses.iter().map(|clause| clause.id.as_str()).collect();
     serde_json::json!({
@@ -115,6 +150,13 @@ fn json((subject, regressions): &(&Subject, usize)) -> serde_json::Value {
         "mutants": contract.mutants.keys().collect::<Vec<_>>(),
         "regressions": regressions,
         "fuzz_target": subject.name(),
+        "score": recorded.as_ref().map(|recorded| serde_json::json!({
+            "killed": recorded.killed,
+            "total": recorded.total,
+            "named": recorded.named,
+        })),
+        "ptx_edges": reach.map(|reach| [reach.edges.0, reach.edges.1]),
+        "ptx_entries": reach.map(|reach| [reach.entries.0, reach.entries.1]),
     })
 }
 
