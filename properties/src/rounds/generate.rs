@@ -1,6 +1,7 @@
 //! Histories from a seed or from a fuzzer's bytes. Legal events nine times in ten, by a record of where
 //! each sequence stands; the tenth is anything.
 
+use super::encode::Tried;
 use super::events::{Event, Failure, Step};
 use super::history::{CAPACITIES, History, MOST_EVENTS, MOST_SEQUENCES, Rollback, Setup};
 use contracts::dtype::DType;
@@ -12,6 +13,8 @@ pub enum Draw<'a> {
     Seeded(u64, u64),
     /// Bytes, one a number; zeros when they are used up.
     Bytes(&'a [u8]),
+    /// One of all the sequences there are.
+    Tried(&'a mut Tried),
 }
 
 impl Draw<'_> {
@@ -30,6 +33,7 @@ impl Draw<'_> {
                 }
                 None => 0,
             },
+            Draw::Tried(tried) => tried.below(count),
         }
     }
 
