@@ -73,7 +73,8 @@ pub fn bytes_of_history(history: &History) -> Result<Vec<u8>, String> {
 mod tests {
     use super::super::events::{Event, Step};
     use super::super::generate::history_of_seed;
-    use super::super::history::{MOST_EVENTS, Setup};
+    use super::super::history::Setup;
+    use super::super::protocol::protocol;
     use super::*;
 
     #[test]
@@ -96,7 +97,8 @@ mod tests {
         let wide = Setup { capacity: 99, ..Setup::PLAIN };
         let error = bytes_of_history(&History { setup: wide, steps: Vec::new() });
         assert!(error.expect_err("never drawn").contains("capacity: 99"));
-        let long = history(vec![step(Event::Release); MOST_EVENTS + 1]);
+        let most = usize::from(protocol().limits.events);
+        let long = history(vec![step(Event::Release); most + 1]);
         assert!(bytes_of_history(&long).is_err(), "longer than any that is drawn");
     }
 }
