@@ -36,11 +36,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         if !wanted.is_empty() && !wanted.iter().any(|name| name == subject.name()) {
             continue;
         }
-        for mutant in named::of_contract(compiler.installation(), &root, subject)? {
-            if subject.contract.mutants.get(&mutant.id).is_some_and(|one| one.equivalent.is_some())
-            {
+        for (id, declared) in &subject.contract.mutants {
+            if declared.equivalent.is_some() {
                 continue;
             }
+            let mutant = named::of_mutant(compiler.installation(), &root, subject, id)?;
             let mut searches = Vec::new();
             for seed in 0..SEEDS {
                 searches.push(search(subject, &mutant, seed)?);
