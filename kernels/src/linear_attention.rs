@@ -4,4 +4,7 @@ pub mod causal_conv1d;
 mod gated_delta;
 pub mod gdn_chunk;
 pub mod gdn_decode;
+pub mod gdn_gates;
 pub mod gdn_verify;
+pub mod gdn_write_on_accept;
+pub mod qkvz_deinterleave;

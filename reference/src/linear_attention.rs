@@ -5,11 +5,17 @@ pub mod gated_delta_rule;
 pub mod gates;
 pub mod gdn_chunk;
 pub mod gdn_decode;
+pub mod gdn_gates;
 pub mod gdn_verify;
+pub mod gdn_write_on_accept;
 mod inputs;
 pub mod norms;
+pub mod qkvz_deinterleave;
 
 pub use causal_conv1d::causal_conv1d;
 pub use gdn_chunk::gdn_chunk;
 pub use gdn_decode::gdn_decode;
+pub use gdn_gates::gdn_gates;
 pub use gdn_verify::gdn_verify;
+pub use gdn_write_on_accept::gdn_write_on_accept;
+pub use qkvz_deinterleave::qkvz_deinterleave;
