@@ -27,6 +27,8 @@ fn every_shipped_contract_loads() {
             "gdn_chunk",
             "gdn_verify",
             "causal_conv1d",
+            "draft_conv",
+            "state_convert",
             "ple_gather",
             "argmax_rows",
             "row_topk",

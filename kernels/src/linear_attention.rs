@@ -1,7 +1,9 @@
 //! Launch functions of the linear-attention kernels. All check every argument before they plan.
 
 pub mod causal_conv1d;
+pub mod draft_conv;
 mod gated_delta;
 pub mod gdn_chunk;
 pub mod gdn_decode;
 pub mod gdn_verify;
+pub mod state_convert;
