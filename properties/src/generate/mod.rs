@@ -66,8 +66,7 @@ pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discar
     if choices.one_in(path, 8) {
         let which = choices.choose(path.child("which"), fixtures.len() as u64);
         fixture = fixtures.get_index(which as usize).map(|(_, fixture)| fixture);
-        let size = |f: &Fixture| f.dims.values().fold(1, |all: i64, n| all.saturating_mul(*n));
-        let times = fixture.map_or(1, |f| (size(f) / LARGE_FIXTURE + 1).min(RAREST_FIXTURE));
+        let times = fixture.map_or(1, |fixture| rarity(subject.contract, fixture));
         if times > 1 && !choices.one_in(path.child("large"), times as u64) {
             fixture = None;
         }
@@ -83,6 +82,16 @@ pub fn draw_unbound(
     choices: &mut dyn Choices,
 ) -> Result<Case, Discard> {
     assemble(contract, None, false, choices)
+}
+
+/// One in so many of a fixture's turns is taken. Places of a pool do not count: they are stored, and no
+/// work is done on them.
+fn rarity(contract: &Contract, fixture: &Fixture) -> i64 {
+    let pools = contract.lists.values().filter_map(|list| list.slots.as_ref());
+    let pools: Vec<&str> = pools.map(|slots| slots.pool.as_str()).collect();
+    let sizes = fixture.dims.iter().filter(|(dim, _)| !pools.contains(&dim.as_str()));
+    let size = sizes.fold(1, |all: i64, (_, size)| all.saturating_mul(*size));
+    (size / LARGE_FIXTURE + 1).min(RAREST_FIXTURE)
 }
 
 /// Completes one fixture or production shape, by name.
