@@ -272,6 +272,22 @@ fn fixtures_keep_what_they_assign() {
 }
 
 #[test]
+fn fixtures_are_as_rare_as_what_the_kernel_reads_of_them_is_large() {
+    let of = |name: &str, fixture: &str| {
+        let contract = named(name).contract;
+        rarity(contract, &contract.fixtures[fixture])
+    };
+    // 40 places in a pool of small states; a table of 7 rows; k is no size of what is read.
+    assert_eq!(of("gdn_chunk", "many_sequences"), 2);
+    assert_eq!(of("ple_gather", "many_ids"), 3);
+    assert_eq!(of("row_topk", "long_row"), 11);
+    // Every part of a large table is looked at now and then, a large row seldom.
+    assert_eq!(of("ple_gather", "whole_table"), RAREST_FIXTURE);
+    assert_eq!(of("row_topk", "all_in_flight"), 47);
+    assert_eq!(of("ple_gather", "landmarks"), 1);
+}
+
+#[test]
 fn a_table_is_never_materialised() {
     let subject = named("ple_gather");
     let mut wide = 0;
