@@ -372,7 +372,7 @@ fn seeds_are_frozen() {
         ("qkvz_deinterleave", 12776505510024760477),
         ("causal_conv1d", 14798132573000994463),
         ("draft_conv", 4820153897467744242),
-        ("state_convert", 10440385255592114219),
+        ("state_convert", 458124988587446909),
         ("gated_rms_norm", 15673985044706701715),
         ("ple_gather", 6278454272248761269),
         ("argmax_rows", 3469655993753774789),
