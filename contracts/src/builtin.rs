@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 macro_rules! registry {
     ($callback:ident) => {
         $callback! {
-            linear_attention { gdn_decode gdn_chunk gdn_verify causal_conv1d }
+            linear_attention { gdn_decode gdn_chunk gdn_verify causal_conv1d kda_decode kda_chunk kda_qk_norm kda_gate }
             embedding { ple_gather }
             selection { argmax_rows row_topk }
             transaction { state_scatter }

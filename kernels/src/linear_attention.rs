@@ -5,3 +5,7 @@ mod gated_delta;
 pub mod gdn_chunk;
 pub mod gdn_decode;
 pub mod gdn_verify;
+pub mod kda_chunk;
+pub mod kda_decode;
+pub mod kda_gate;
+pub mod kda_qk_norm;

@@ -7,9 +7,17 @@ pub mod gdn_chunk;
 pub mod gdn_decode;
 pub mod gdn_verify;
 mod inputs;
+pub mod kda_chunk;
+pub mod kda_decode;
+pub mod kda_gate;
+pub mod kda_qk_norm;
 pub mod norms;
 
 pub use causal_conv1d::causal_conv1d;
 pub use gdn_chunk::gdn_chunk;
 pub use gdn_decode::gdn_decode;
 pub use gdn_verify::gdn_verify;
+pub use kda_chunk::kda_chunk;
+pub use kda_decode::kda_decode;
+pub use kda_gate::kda_gate;
+pub use kda_qk_norm::kda_qk_norm;
