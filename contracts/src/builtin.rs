@@ -2,6 +2,7 @@
 
 use crate::format::Contract;
 use crate::load::{ContractError, parse_contract};
+use crate::protocol::{Protocol, parse_protocol};
 use std::sync::LazyLock;
 
 /// Calls `$callback! { family { name … } … }` with every kernel of the project. Kernels, references,
@@ -44,6 +45,9 @@ const CANARY: &[Source] = embed! { canary { canary_row_sum } };
 /// Kernels that are right and can be told to be wrong: what clauses and relations are shown on.
 const TEST_KERNELS: &[Source] = embed! { canary { canary_rows canary_steps canary_experts } };
 
+/// What a sequence of events promises; no kernel of its own.
+const PROTOCOLS: &[Source] = embed! { transaction { speculative_round } };
+
 type Loaded = (Vec<Contract>, Vec<ContractError>);
 
 fn load(sources: &[Source]) -> Loaded {
@@ -70,7 +74,8 @@ pub fn builtin() -> &'static [Contract] {
 /// The first reason a shipped contract does not load, if one does not.
 pub fn check_builtin() -> Result<(), &'static ContractError> {
     let canaries = LOADED_CANARY.1.first().or(LOADED_TEST_KERNELS.1.first());
-    LOADED.1.first().or(canaries).map_or(Ok(()), Err)
+    let protocols = LOADED_PROTOCOLS.iter().find_map(|loaded| loaded.as_ref().err());
+    LOADED.1.first().or(canaries).or(protocols).map_or(Ok(()), Err)
 }
 
 /// A shipped contract by name, the canary and the test kernels included.
@@ -92,6 +97,21 @@ pub fn test_kernels() -> &'static [Contract] {
     &LOADED_TEST_KERNELS.0
 }
 
+static LOADED_PROTOCOLS: LazyLock<Vec<Result<Protocol, ContractError>>> = LazyLock::new(|| {
+    let file = |source: &Source| format!("contracts/{}/{}.yaml", source.family, source.name);
+    PROTOCOLS.iter().map(|source| parse_protocol(source.text, &file(source))).collect()
+});
+
+/// Every shipped protocol.
+pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
+    LOADED_PROTOCOLS.iter().filter_map(|loaded| loaded.as_ref().ok())
+}
+
+/// A shipped protocol by name.
+pub fn protocol_contract(name: &str) -> Option<&'static Protocol> {
+    protocols().find(|protocol| protocol.contract == name)
+}
+
 /// The YAML of a shipped contract.
 pub fn source(name: &str) -> Option<&'static str> {
     embedded(name).map(|source| source.text)
@@ -103,5 +123,10 @@ pub fn family(name: &str) -> Option<&'static str> {
 }
 
 fn embedded(name: &str) -> Option<&'static Source> {
-    SOURCES.iter().chain(CANARY).chain(TEST_KERNELS).find(|source| source.name == name)
+    SOURCES
+        .iter()
+        .chain(CANARY)
+        .chain(TEST_KERNELS)
+        .chain(PROTOCOLS)
+        .find(|source| source.name == name)
 }

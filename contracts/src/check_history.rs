@@ -7,10 +7,19 @@ use crate::load::{is_link, suggestion};
 use crate::migrate::{CLAUSES, DECISIONS};
 
 pub(crate) fn check(contract: &Contract) -> Checked {
-    let mut before = 0;
+    check_reasons(&contract.history, contract.version)?;
     for (index, entry) in contract.history.iter().enumerate() {
+        check_migration(contract, index, entry)?;
+    }
+    Ok(())
+}
+
+/// That versions ascend to `version`, and each entry says why.
+pub(crate) fn check_reasons(history: &[HistoryEntry], version: u32) -> Checked {
+    let mut before = 0;
+    for (index, entry) in history.iter().enumerate() {
         let path = format!("history[{index}]");
-        let ascending = entry.version >= before.max(1) && entry.version <= contract.version;
+        let ascending = entry.version >= before.max(1) && entry.version <= version;
         ensure(
             ascending,
             &path,
@@ -32,7 +41,6 @@ pub(crate) fn check(contract: &Contract) -> Checked {
             &format!("`{}` is no link to an issue", entry.link),
             "write link: https://…, a weaker clause needs one",
         )?;
-        check_migration(contract, index, entry)?;
         before = entry.version;
     }
     Ok(())

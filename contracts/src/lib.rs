@@ -115,6 +115,23 @@
 //!   `caller` is an obligation that is never generated.
 //! * **House rules**: see [`HOUSE_RULES`].
 //!
+//! # Protocols
+//!
+//! A contract of `kind: protocol` promises about events, not about one call. Its sections: the head,
+//! `dtypes`, `options`, `history` and `mutants` as above, and
+//!
+//! | section | grammar |
+//! |---|---|
+//! | `dims` | `name: {range: [least, most]}`: sizes of a history |
+//! | `states` | `name: {refuses?: refusal}`; a sequence starts in the first |
+//! | `events` | `name: {from: [state…], to, otherwise?, by_ticket?, rows?: {range}, requires?: {refusal: condition}, publishes?, opens?, empties?, failing?: {launches, once, lasting}}` |
+//! | `invariants` | `name: sentence`, each a check in Rust of that name |
+//! | `limits` | `{events, illegal_one_in}` |
+//!
+//! Conditions speak of dims, of `rows`, the event's argument, of `length`, the rows published, and of
+//! `verify_rows`, those of the round that is open. Refusals, the first that applies: `released broken
+//! stale_id state rows capacity`. See [`protocol`].
+//!
 //! # What the numbers mean
 //!
 //! `bits` is equality, any NaN equal to any other. A bound is
@@ -208,10 +225,14 @@ pub mod logical;
 pub mod migrate;
 mod names;
 mod order;
+pub mod protocol;
 mod scope;
 mod yaml;
 
-pub use builtin::{builtin, canary, check_builtin, contract, family, source, test_kernels};
+pub use builtin::{
+    builtin, canary, check_builtin, contract, family, protocol_contract, protocols, source,
+    test_kernels,
+};
 pub use case::{Case, CaseTensor, Content, Decisions, Fill, Layout, Schedule, StoreForm};
 pub use case_error::CaseError;
 pub use clause::{AutoReject, Clause, ClauseKind, HOUSE_RULES, Need, clauses};

@@ -72,7 +72,13 @@ pub fn parse_yaml_within<T: serde::de::DeserializeOwned>(
     typed(tree).map_err(|(path, what, remedy)| placed(text, file, path, what, remedy))
 }
 
-fn placed(text: &str, file: &str, path: String, what: String, remedy: String) -> ContractError {
+pub(crate) fn placed(
+    text: &str,
+    file: &str,
+    path: String,
+    what: String,
+    remedy: String,
+) -> ContractError {
     ContractError { file: file.to_owned(), line: yaml::line_of(text, &path), path, what, remedy }
 }
 

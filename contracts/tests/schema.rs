@@ -1,6 +1,7 @@
 //! The JSON Schema and the loader agree on every contract there is, and on slips of the pen.
 
 use contracts::format::Contract;
+use contracts::protocol::Protocol;
 use serde_json::Value;
 
 /// Contracts as their files say, by file name.
@@ -87,16 +88,17 @@ fn any(rules: &Value, root: &Value, value: &Value) -> usize {
 
 #[test]
 fn every_contract_satisfies_the_schema() {
-    let schema = Contract::json_schema();
     let contracts = written();
     assert!(contracts.len() >= 5, "only {} contracts", contracts.len());
+    let (kernels, protocols) = (Contract::json_schema(), Protocol::json_schema());
     for (file, contract) in contracts {
+        let schema = if contract["kind"] == "protocol" { &protocols } else { &kernels };
         // Section by section, so that a failure says where.
         for (section, content) in contract.as_object().expect("a map") {
             let rule = &schema["properties"][section];
-            assert!(satisfies(rule, &schema, content), "{file}: {section} breaks the schema");
+            assert!(satisfies(rule, schema, content), "{file}: {section} breaks the schema");
         }
-        assert!(satisfies(&schema, &schema, &contract), "{file}");
+        assert!(satisfies(schema, schema, &contract), "{file}");
     }
 }
 
@@ -122,5 +124,24 @@ fn slips_of_the_pen_are_told_while_writing() {
     slip("an unknown field", &|c| c["tensors"]["q"]["aling"] = 16.into());
     for (name, slip) in slips {
         assert!(!satisfies(&schema, &schema, &slip), "{name} passes the schema");
+    }
+}
+
+#[test]
+fn slips_in_a_protocol_are_told_while_writing() {
+    let schema = Protocol::json_schema();
+    let (_, protocol) = written()
+        .into_iter()
+        .find(|(file, _)| file.ends_with("speculative_round.yaml"))
+        .expect("there");
+    for (name, pointer, slip) in [
+        ("an unknown refusal", "/states/broken/refuses", serde_json::json!("brokn")),
+        ("a range of one", "/dims/capacity/range", serde_json::json!([4])),
+        ("a word for a number", "/limits/events", serde_json::json!("many")),
+        ("an event that is a list", "/events/begin", serde_json::json!([])),
+    ] {
+        let mut edited = protocol.clone();
+        *edited.pointer_mut(pointer).expect(name) = slip;
+        assert!(!satisfies(&schema, &schema, &edited), "{name} passes the schema");
     }
 }

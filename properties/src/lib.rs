@@ -14,6 +14,7 @@ pub mod mutate;
 pub mod oracle;
 pub mod prepare;
 pub mod provenance;
+pub mod reach;
 pub mod reject;
 pub mod relation;
 pub mod replay;

@@ -11,6 +11,7 @@ use properties::mutate::{Plan, mutate};
 use properties::subject::{Subject, canary};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 const CASES: u64 = 300;
 
@@ -125,21 +126,6 @@ fn what_is_no_ptx_is_told_apart() {
 #[test]
 fn a_run_is_a_function_of_its_seed() {
     static STOP: AtomicBool = AtomicBool::new(false);
-    let plan = |seed: &str| Plan {
-        subject: subject(),
-        corpora: PathBuf::from("no corpora"),
-        cases: CASES,
-        sample: 1000,
-        seed: seed.to_owned(),
-        threads: 2,
-        until: None,
-        changes: None,
-        named: Vec::new(),
-        assembler: None,
-        equivalents: Equivalents::default(),
-        explained: Equivalents::default(),
-        is_thorough: false,
-    };
     let run = |plan: &Plan| mutate(plan, &STOP, &mut |_| {}).expect("a score");
     let first = run(&plan("a"));
     let again = run(&plan("a"));
@@ -150,6 +136,36 @@ fn a_run_is_a_function_of_its_seed() {
     assert_eq!(first.judged.len(), first.executed, "every executed site has one mutant");
     assert!(first.share().is_some_and(|share| share > 0.7), "{:?}", first.share());
     assert_ne!(seed_of("a"), seed_of("b"));
+}
+
+/// The canary's automatic mutants, every executed site.
+fn plan(seed: &str) -> Plan {
+    Plan {
+        subject: subject(),
+        corpora: PathBuf::from("no corpora"),
+        cases: CASES,
+        sample: 1000,
+        seed: seed.to_owned(),
+        threads: 2,
+        budget: None,
+        changes: None,
+        named: Vec::new(),
+        assembler: None,
+        equivalents: Equivalents::default(),
+        explained: Equivalents::default(),
+        is_thorough: false,
+    }
+}
+
+#[test]
+fn a_budget_that_is_over_at_once_leaves_the_contract_unjudged() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let over = Plan { budget: Some(Duration::ZERO), ..plan("a") };
+    let score = mutate(&over, &STOP, &mut |_| {}).expect("a score");
+    assert!(score.chosen > 0 && score.is_unjudged(), "nothing begun, and said so");
+    // No site to try is another matter: a change that touches no kernel has no mutants.
+    let nothing = Plan { sample: 0, ..over };
+    assert!(!mutate(&nothing, &STOP, &mut |_| {}).expect("a score").is_unjudged());
 }
 
 #[test]

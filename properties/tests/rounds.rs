@@ -2,13 +2,14 @@
 //! proptest state machine; every wrong decision that can be planted is found by both, and the history
 //! that shows it is short; stored histories replay.
 
+use contracts::protocol::Standing;
 use kernels::backend::Backend;
 use kernels::backend::vm::VmBackend;
 use kernels::transaction::{Planted, Published};
 use properties::rounds::{
     CONTRACT, Did, Draw, Event, History, Invariant, Machine, MeaningOfRound, Progress, Rollback,
-    Search, Setup, Step, history_of_bytes, history_of_seed, next_step, read, replay, run, search,
-    setup,
+    Search, Setup, Step, history_of_bytes, history_of_seed, next_step, protocol, read, replay, run,
+    search, setup,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
@@ -66,30 +67,115 @@ fn the_transaction_keeps_every_promise() {
 }
 
 fn kind(event: &Event) -> &'static str {
-    match event {
-        Event::Prefill(_) => "prefill",
-        Event::Decode => "decode",
-        Event::Begin(_) => "begin",
-        Event::Verify(_) => "verify",
-        Event::Commit(..) => "commit",
-        Event::Abort(_) => "abort",
-        Event::Drop { unwinds: false } => "drop",
-        Event::Drop { unwinds: true } => "unwind",
-        Event::Release => "release",
-        Event::Acquire => "acquire",
+    if matches!(event, Event::Drop { unwinds: true }) { "unwind" } else { event.name() }
+}
+
+/// The contract's table and the plain model are two descriptions of one thing: every event of drawn
+/// histories has the outcome, the refusal and the next state in one that it has in the other.
+#[test]
+fn the_contract_says_what_the_model_does() {
+    let mut backend = VmBackend::new();
+    let mut seen = BTreeSet::new();
+    for seed in 0..400 {
+        let History { setup, steps } = history_of_seed(0xc0de + seed);
+        let dims = |name: &str| setup.dim(name);
+        let mut machine = Machine::new(&mut backend, setup, None).expect("a machine");
+        let mut standings = vec![protocol().start(); setup.sequences.into()];
+        for step in &steps {
+            let own = usize::from(step.sequence);
+            let (name, rows) = (step.event.name(), step.event.rows());
+            let before = standings[own];
+            let expected = protocol().after(&dims, before, name, rows, !step.stale);
+            let did = machine.apply(step).unwrap_or_else(|violation| panic!("{violation}"));
+            let failing = protocol().events[name].failing.as_ref();
+            let next = match (did, expected) {
+                (Did::Happened, Ok(next)) => next,
+                (Did::Failed, Ok(_)) => {
+                    let failing = failing.unwrap_or_else(|| panic!("{name} may not fail"));
+                    let state = match step.event.failure() {
+                        Some(properties::rounds::Failure::Once(_)) => &failing.once,
+                        _ => &failing.lasting,
+                    };
+                    Standing { state, ..before }
+                }
+                (Did::Refused, Err(refused)) => {
+                    let model = machine.refusal().expect("a refusal");
+                    assert_eq!(refused.name(), name_of(model), "seed {seed}: {step} of {before:?}");
+                    seen.insert(format!("{name} {}", refused.name()));
+                    before
+                }
+                // No round to drop, no earlier ticket, no free slot to take.
+                (Did::Skipped, _) => before,
+                (did, expected) => {
+                    panic!("seed {seed}: {step} of {before:?}: {did:?}, {expected:?}")
+                }
+            };
+            let slot = machine.slot(own).expect("a slot");
+            let stage = format!("{:?}", slot.stage).to_lowercase();
+            assert_eq!(next.state, if slot.held { stage.as_str() } else { "released" }, "{step}");
+            if slot.held && next.state != "broken" {
+                assert_eq!(usize::from(next.length), slot.tokens.len(), "{step}");
+            }
+            standings[own] = next;
+        }
+    }
+    for wanted in [
+        "prefill state",
+        "prefill rows",
+        "prefill capacity",
+        "prefill released",
+        "prefill broken",
+        "decode capacity",
+        "begin rows",
+        "begin capacity",
+        "begin state",
+        "verify state",
+        "verify stale_id",
+        "commit rows",
+        "commit state",
+        "commit stale_id",
+        "abort state",
+        "abort stale_id",
+        "release state",
+        "release released",
+        "acquire capacity",
+    ] {
+        assert!(seen.contains(wanted), "no history has `{wanted}`; there are {seen:?}");
     }
 }
 
-/// The wrong decision is found, by one of these promises, in a history of at most eight events that
+fn name_of(refused: reference::transaction::Refused) -> &'static str {
+    use reference::transaction::Refused;
+    match refused {
+        Refused::State => "state",
+        Refused::StaleId => "stale_id",
+        Refused::Released => "released",
+        Refused::Capacity => "capacity",
+        Refused::Rows => "rows",
+        Refused::Broken => "broken",
+    }
+}
+
+#[test]
+fn the_contract_names_every_promise_and_every_fault() {
+    let invariants: Vec<&str> = Invariant::ALL.iter().map(|(name, _)| *name).collect();
+    assert_eq!(protocol().invariants.keys().collect::<Vec<_>>(), invariants);
+    let planted: Vec<&str> = Planted::ALL.iter().map(|(name, _)| *name).collect();
+    assert_eq!(protocol().mutants.keys().collect::<Vec<_>>(), planted);
+}
+
+/// The wrong decision is found, by one of the promises its contract names, in a history of at most eight events that
 /// the sound transaction passes.
-fn is_found(planted: Planted, promises: &[Invariant]) {
+fn is_found(planted: Planted) {
+    let promises = &protocol().mutants[planted.name()].killed_by;
     let mut backend = VmBackend::new();
     let plan = Search { seed: 1, histories: u64::MAX, limit: LIMIT, planted: Some(planted) };
     let (histories, _, found) = search(plan, &mut backend);
     let found = found.unwrap_or_else(|| panic!("not found in {histories} histories"));
     let shrunk = &found.shrunk;
     assert!(shrunk.history.steps.len() <= MOST_EVENTS, "{:?}", shrunk.history.steps);
-    assert!(promises.contains(&shrunk.violation.invariant), "{}", shrunk.violation);
+    let invariant = shrunk.violation.invariant.name();
+    assert!(promises.iter().any(|promise| promise == invariant), "{}", shrunk.violation);
     let sound = run(&shrunk.history, None, &mut backend);
     assert_eq!(sound.violation, None, "the sound transaction passes");
     // No single event can be left out.
@@ -103,53 +189,51 @@ fn is_found(planted: Planted, promises: &[Invariant]) {
 }
 
 macro_rules! planted {
-    ($($name:ident: $planted:ident by $($promise:ident)|+;)*) => {
-        /// What is planted, and the promises that may show it.
-        const PLANTED: &[(Planted, &[Invariant])] =
-            &[$((Planted::$planted, &[$(Invariant::$promise),+])),*];
+    ($($name:ident: $planted:ident;)*) => {
+        const PLANTED: &[Planted] = &[$(Planted::$planted),*];
 
         mod finds {
             use super::*;
             $(
                 #[test]
-                fn $name() { is_found(Planted::$planted, &[$(Invariant::$promise),+]) }
+                fn $name() { is_found(Planted::$planted) }
             )*
         }
     };
 }
 
 planted! {
-    conv_not_rolled_back: ConvNotRolledBack by SameRows | Restores | NeverMixed;
-    kv_tail_read: KvTailRead by RejectedDead;
-    snapshot_late: SnapshotLate by SameRows | RejectedDead | NeverMixed;
-    second_commit_accepted: SecondCommitAccepted by OneResolution;
-    drop_is_noop: DropIsNoop by Restores;
-    slot_reuse_leaks: SlotReuseLeaks by FreshSlot;
-    one_layer_commits: OneLayerCommits by SameRows;
-    kv_commits_less: KvCommitsLess by SameRows;
-    conv_commits_less: ConvCommitsLess by SameRows;
-    poison_skipped: PoisonSkipped by RejectedDead;
-    count_is_global: CountIsGlobal by PublishesPrefix | RejectedDead | SameRows;
-    stale_id_accepted: StaleIdAccepted by OneResolution | Refusals;
-    verify_error_ignored: VerifyErrorIgnored by Restores;
-    verified_mark_kept: VerifiedMarkKept by Restores | Refusals;
-    layers_swapped: LayersSwapped by SameRows;
-    commits_all_rows: CommitsAllRows by PublishesPrefix;
-    accepted_for_committed: AcceptedForCommitted by PublishesPrefix | SameRows;
-    capacity_ignored: CapacityIgnored by Refusals;
-    released_while_open: ReleasedWhileOpen by Refusals;
-    abort_keeps_state: AbortKeepsState by Restores;
-    count_unchecked: CountUnchecked by Refusals;
-    half_commit_left: HalfCommitLeft by NeverMixed;
-    trained_rows_only: TrainedRowsOnly by FutureBlind;
-    unwind_skips_abort: UnwindSkipsAbort by Restores;
-    first_checkpoint_for_all: FirstCheckpointForAll by Restores | RejectedDead;
-    broken_is_used: BrokenIsUsed by Refusals;
+    conv_not_rolled_back: ConvNotRolledBack;
+    kv_tail_read: KvTailRead;
+    snapshot_late: SnapshotLate;
+    second_commit_accepted: SecondCommitAccepted;
+    drop_is_noop: DropIsNoop;
+    slot_reuse_leaks: SlotReuseLeaks;
+    one_layer_commits: OneLayerCommits;
+    kv_commits_less: KvCommitsLess;
+    conv_commits_less: ConvCommitsLess;
+    poison_skipped: PoisonSkipped;
+    count_is_global: CountIsGlobal;
+    stale_id_accepted: StaleIdAccepted;
+    verify_error_ignored: VerifyErrorIgnored;
+    verified_mark_kept: VerifiedMarkKept;
+    layers_swapped: LayersSwapped;
+    commits_all_rows: CommitsAllRows;
+    accepted_for_committed: AcceptedForCommitted;
+    capacity_ignored: CapacityIgnored;
+    released_while_open: ReleasedWhileOpen;
+    abort_keeps_state: AbortKeepsState;
+    count_unchecked: CountUnchecked;
+    half_commit_left: HalfCommitLeft;
+    trained_rows_only: TrainedRowsOnly;
+    unwind_skips_abort: UnwindSkipsAbort;
+    first_checkpoint_for_all: FirstCheckpointForAll;
+    broken_is_used: BrokenIsUsed;
 }
 
 #[test]
 fn everything_that_can_be_planted_is_looked_for() {
-    let looked_for: Vec<&str> = PLANTED.iter().map(|(planted, _)| planted.name()).collect();
+    let looked_for: Vec<&str> = PLANTED.iter().map(|planted| planted.name()).collect();
     let all: Vec<&str> = Planted::ALL.iter().map(|(name, _)| *name).collect();
     assert_eq!(looked_for, all);
 }
@@ -218,17 +302,19 @@ fn the_state_machine_finds_nothing_in_the_transaction() {
 
 #[test]
 fn the_state_machine_finds_everything_planted() {
-    for (planted, promises) in PLANTED {
+    for planted in PLANTED {
+        let promises = &protocol().mutants[planted.name()].killed_by;
         let started = Instant::now();
         let (history, reason) = proptest_finds(Some(*planted), 4000)
             .unwrap_or_else(|| panic!("{} is not found", planted.name()));
         assert!(started.elapsed() < LIMIT, "{}: {:?}", planted.name(), started.elapsed());
         assert!(history.steps.len() <= MOST_EVENTS, "{}: {:?}", planted.name(), history.steps);
         // A wrong commit during which a launch failed and was tried again shows as a mixed one.
+        let mixed = Invariant::NeverMixed.name().to_owned();
         let named = promises
             .iter()
-            .chain(&[Invariant::NeverMixed])
-            .any(|promise| reason.contains(&format!("invariants.{} ", promise.name())));
+            .chain([&mixed])
+            .any(|promise| reason.contains(&format!("invariants.{promise} ")));
         assert!(named, "{}: {reason}", planted.name());
     }
 }

@@ -52,8 +52,8 @@ pub struct Plan {
     pub seed: String,
     /// Worker threads.
     pub threads: usize,
-    /// No mutant is begun after this.
-    pub until: Option<Instant>,
+    /// No mutant is begun after judging for so long.
+    pub budget: Option<Duration>,
     /// Only mutants of lines this touches.
     pub changes: Option<Changes>,
     /// Wrong kernels from source, asked everything.
@@ -167,6 +167,11 @@ impl Score {
         (self.total() > 0).then(|| self.killed() as f64 / self.total() as f64)
     }
 
+    /// Whether time ran out before any mutant was judged: nothing is known of the contract.
+    pub fn is_unjudged(&self) -> bool {
+        self.chosen > 0 && self.judged.is_empty()
+    }
+
     /// More declared equivalents than a sample of this size may hold.
     pub fn declares_too_many(&self) -> bool {
         self.declared() > most_declared(self.judged.len())
@@ -272,7 +277,8 @@ pub fn mutate(
         sample(&listing, module, &suite, plan.sample, seed, changes);
 
     let judging = Instant::now();
-    let work = Work { plan, stop, listing: &listing, suite: &suite, mutants: &mutants };
+    let until = plan.budget.map(|budget| judging + budget);
+    let work = Work { plan, stop, until, listing: &listing, suite: &suite, mutants: &mutants };
     let (judged, named) = work.run(observe)?;
     Ok(Score {
         subject,
@@ -318,6 +324,7 @@ fn vacuous(suite: &Suite<'_>, subject: &Subject) -> Vec<String> {
 struct Work<'w> {
     plan: &'w Plan,
     stop: &'w AtomicBool,
+    until: Option<Instant>,
     listing: &'w Listing<'w>,
     suite: &'w Suite<'w>,
     mutants: &'w [Mutant],
@@ -380,8 +387,7 @@ impl Work<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-            || self.plan.until.is_some_and(|until| Instant::now() >= until)
+        self.stop.load(Ordering::Relaxed) || self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     /// The fate of an automatic mutant: a survivor must also be another program than the kernel.

@@ -34,8 +34,12 @@ other clause kills.
 pub struct Recorded {
     /// Points of a hundred.
     pub points: f64,
+    /// Mutants killed.
+    pub killed: usize,
     /// Mutants the score is a share of.
     pub total: usize,
+    /// Named mutants killed, of how many, or that they were not run.
+    pub named: String,
     /// The seed of its sample.
     pub seed: String,
     /// Points of the second sample, and its mutants.
@@ -69,15 +73,18 @@ impl Record {
         for line in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
             let bad = || format!("`{line}` is no score; write the file anew with `mutate --write`");
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-            let [name, family, score, killed, survived, .., second, seed] = cells[..] else {
+            let [name, family, score, killed, survived, .., named, second, seed] = cells[..] else {
                 return Err(bad());
             };
             let points = score.trim_end_matches('%').trim().parse().map_err(|_| bad())?;
             let count = |cell: &str| cell.parse::<usize>().map_err(|_| bad());
-            let total = count(killed)? + count(survived)?;
+            let killed = count(killed)?;
+            let total = killed + count(survived)?;
             let recorded = Recorded {
                 points,
+                killed,
                 total,
+                named: named.to_owned(),
                 seed: seed.to_owned(),
                 second: second_of(second).ok_or_else(bad)?,
                 family: family.to_owned(),
@@ -98,7 +105,10 @@ impl Record {
     /// Puts a score in the place of the one on record.
     pub fn put(&mut self, score: &Score) {
         let Some(share) = score.share() else { return };
-        let named = score.named.len();
+        let named = match score.named.len() {
+            0 => "not run".to_owned(),
+            all => format!("{} of {all}", all - score.named_failures().len()),
+        };
         let row = format!(
             "| {} | {} | {:.1} % | {} | {} | {} | {} | {} of {} | {} | {} | {} | {} |",
             score.subject.name(),
@@ -111,11 +121,7 @@ impl Record {
             score.executed,
             score.sites,
             score.questions,
-            if named == 0 {
-                "not run".to_owned()
-            } else {
-                format!("{} of {named}", named - score.named_failures().len())
-            },
+            named,
             score.second.as_ref().map_or("not run".to_owned(), |second| {
                 let points = 100.0 * second.killed as f64 / second.total.max(1) as f64;
                 format!("{points:.1} % of {} ({})", second.total, second.seed)
@@ -125,7 +131,9 @@ impl Record {
         let second = score.second.as_ref().filter(|second| second.total > 0);
         let recorded = Recorded {
             points: 100.0 * share,
+            killed: score.killed(),
             total: score.total(),
+            named,
             seed: score.seed.clone(),
             second: second.map(|one| (100.0 * one.killed as f64 / one.total as f64, one.total)),
             family: score.subject.family.to_owned(),

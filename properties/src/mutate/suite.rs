@@ -62,6 +62,13 @@ pub struct Question {
     origin: Origin,
 }
 
+impl Question {
+    /// The case, and what is examined of it.
+    pub fn parts(&self) -> (&Case, &Examine) {
+        (&self.case, &self.examine)
+    }
+}
+
 /// The questions of a subject in the order they are asked.
 ///
 /// # Errors

@@ -16,6 +16,7 @@ mod known;
 mod memory;
 mod pairing;
 mod promises;
+mod protocols;
 mod runs;
 pub mod show;
 mod sides;
@@ -35,6 +36,7 @@ use history::History;
 use judges::Registry;
 use known::Known;
 use pairing::{Paired, Written};
+use protocols::Protocols;
 use sides::{Record, Renames, Sides};
 use std::collections::BTreeSet;
 use tables::Tables;
@@ -90,6 +92,7 @@ pub fn review(base: &Tree<'_>, head: &Tree<'_>) -> Result<Review, ReviewError> {
     let both = Both::read(base, head)?;
     let mut contracts: Vec<ContractReview> =
         both.pairs.iter().filter_map(|pair| both.contract(pair)).collect();
+    contracts.extend(both.protocols.reviews(base, head, &both.known));
     contracts.extend(both.of_no_contract());
     contracts.sort_by(|a, b| a.contract.cmp(&b.contract));
     for contract in &mut contracts {
@@ -115,6 +118,7 @@ struct Both<'t> {
     base: &'t Tree<'t>,
     head: &'t Tree<'t>,
     pairs: Vec<Paired>,
+    protocols: Protocols,
     renames: Renames,
     known: Known,
     tables: Tables<'t>,
@@ -131,6 +135,7 @@ impl<'t> Both<'t> {
         Ok(Both {
             base,
             head,
+            protocols: Protocols::read(base, head)?,
             renames: pairing::renames(&pairs),
             known: Known::read(base, head)?,
             tables,
@@ -231,8 +236,8 @@ impl<'t> Both<'t> {
     /// What no contract's own history can explain: golden answers, stored cases and known failures
     /// under a name that is no contract's, rows of tables that are nobody's.
     fn of_no_contract(&self) -> Vec<ContractReview> {
-        let named: BTreeSet<&str> =
-            self.pairs.iter().flat_map(|pair| [pair.was(), pair.is()]).flatten().collect();
+        let of_kernels = self.pairs.iter().flat_map(|pair| [pair.was(), pair.is()]).flatten();
+        let named: BTreeSet<&str> = of_kernels.chain(self.protocols.names()).collect();
         let mut found = vec![(String::new(), corpora::golden(self.base, self.head))];
         let mut folders = corpora::folders(self.base, self.head);
         folders.extend(self.known.contracts().map(str::to_owned));

@@ -3,6 +3,7 @@
 
 use super::git::ReviewError;
 use super::judges::is_contract;
+use super::protocols::is_protocol;
 use super::sides::Renames;
 use super::tree::Tree;
 use contracts::format::Contract;
@@ -48,7 +49,8 @@ fn files(tree: &Tree<'_>) -> Result<BTreeMap<String, String>, ReviewError> {
         file.strip_suffix(".yaml").unwrap_or(file).to_owned()
     };
     let mut files = BTreeMap::new();
-    for path in tree.under("contracts").filter(|path| is_contract(path)) {
+    for path in tree.under("contracts").filter(|path| is_contract(path) && !is_protocol(tree, path))
+    {
         if let Some(first) = files.insert(stem(path), path.to_owned()) {
             let (tree, second) = (tree.name.clone(), path.to_owned());
             return Err(ReviewError::TwoContracts { tree, first, second });

@@ -3,7 +3,7 @@
 
 use super::change::Class;
 use super::conditions::{canonical, conjuncts, matched, same};
-use super::sides::{Pair, Sides, named, pairs, shown};
+use super::sides::{Pair, Record, Sides, named, pairs, shown};
 use contracts::expr::Expr;
 use contracts::format::{
     Compare, Dim, Ids, Lengths, List, Named, Requirement, Slots, Variant, Word,
@@ -36,7 +36,7 @@ pub fn interface<'a, T: PartialEq + Serialize>(
 
 /// `dtypes` and `options`: a word less is not run any more.
 pub fn words<T: PartialEq + Serialize>(
-    sides: &mut Sides<'_>,
+    record: &mut Record,
     section: &str,
     before: &Named<Vec<T>>,
     after: &Named<Vec<T>>,
@@ -47,7 +47,7 @@ pub fn words<T: PartialEq + Serialize>(
         let texts = |side: &Named<Vec<T>>| -> Vec<String> {
             side.get(name).unwrap_or(&none).iter().map(shown).collect()
         };
-        sides.members(
+        record.members(
             &format!("{section}.{name}"),
             &texts(before),
             &texts(after),

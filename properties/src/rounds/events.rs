@@ -50,6 +50,40 @@ pub struct Step {
     pub stale: bool,
 }
 
+impl Event {
+    /// Its name in the contract.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::Prefill(_) => "prefill",
+            Event::Decode => "decode",
+            Event::Begin(_) => "begin",
+            Event::Verify(_) => "verify",
+            Event::Commit(..) => "commit",
+            Event::Abort(_) => "abort",
+            Event::Drop { .. } => "drop",
+            Event::Release => "release",
+            Event::Acquire => "acquire",
+        }
+    }
+
+    /// Its argument; a prefill has at least the one row that is always there.
+    pub fn rows(&self) -> u8 {
+        match *self {
+            Event::Prefill(rows) => rows.max(1),
+            Event::Begin(rows) | Event::Commit(rows, _) => rows,
+            _ => 0,
+        }
+    }
+
+    /// The launch that is made to fail.
+    pub fn failure(&self) -> Option<Failure> {
+        match *self {
+            Event::Verify(failure) | Event::Commit(_, failure) | Event::Abort(failure) => failure,
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -61,20 +95,15 @@ impl fmt::Display for Failure {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "s{} ", self.sequence)?;
-        let failure = match self.event {
-            Event::Prefill(rows) => write!(f, "prefill {rows}").map(|()| None)?,
-            Event::Decode => write!(f, "decode").map(|()| None)?,
-            Event::Begin(rows) => write!(f, "begin {rows}").map(|()| None)?,
-            Event::Verify(failure) => write!(f, "verify").map(|()| failure)?,
-            Event::Commit(rows, failure) => write!(f, "commit {rows}").map(|()| failure)?,
-            Event::Abort(failure) => write!(f, "abort").map(|()| failure)?,
-            Event::Drop { unwinds: false } => write!(f, "drop").map(|()| None)?,
-            Event::Drop { unwinds: true } => write!(f, "drop !unwind").map(|()| None)?,
-            Event::Release => write!(f, "release").map(|()| None)?,
-            Event::Acquire => write!(f, "acquire").map(|()| None)?,
-        };
-        if let Some(failure) = failure {
+        write!(f, "s{} {}", self.sequence, self.event.name())?;
+        match self.event {
+            Event::Prefill(rows) | Event::Begin(rows) | Event::Commit(rows, _) => {
+                write!(f, " {rows}")?;
+            }
+            Event::Drop { unwinds: true } => f.write_str(" !unwind")?,
+            _ => {}
+        }
+        if let Some(failure) = self.event.failure() {
             write!(f, " {failure}")?;
         }
         if self.stale { f.write_str(" stale") } else { Ok(()) }

@@ -1,9 +1,12 @@
-//! Histories from a seed or from a fuzzer's bytes. Legal events nine times in ten, by a record of where
-//! each sequence stands; the tenth is anything.
+//! Histories from a seed or from a fuzzer's bytes, with the sizes, the legality and the limits of the
+//! contract. Legal events nine times in ten, by a record of where each sequence stands; the tenth is
+//! anything.
 
 use super::events::{Event, Failure, Step};
-use super::history::{CAPACITIES, History, MOST_EVENTS, MOST_SEQUENCES, Rollback, Setup};
+use super::history::{History, ROLLBACKS, Setup};
+use super::protocol::protocol;
 use contracts::dtype::DType;
+use contracts::protocol::Standing;
 use reference::transaction::projections::mixed;
 
 /// A source of small numbers.
@@ -33,7 +36,7 @@ impl Draw<'_> {
         }
     }
 
-    fn within(&mut self, (least, most): (u8, u8)) -> u8 {
+    fn within(&mut self, [least, most]: [u8; 2]) -> u8 {
         least + self.below(most - least + 1)
     }
 
@@ -46,89 +49,80 @@ impl Draw<'_> {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Released,
-    Idle,
-    Open,
-    Staged,
-    Failed,
-}
-
 /// Where each sequence of a history stands, as far as drawing the next event needs to know.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// Where the history happens.
     pub setup: Setup,
-    sequences: Vec<(Standing, u8, u8)>,
+    sequences: Vec<Standing<'static>>,
 }
 
 impl Progress {
     /// At the beginning.
     pub fn new(setup: Setup) -> Progress {
-        Progress { setup, sequences: vec![(Standing::Idle, 0, 0); setup.sequences.into()] }
+        Progress { setup, sequences: vec![protocol().start(); setup.sequences.into()] }
     }
 
     /// After an event.
     pub fn after(&mut self, step: &Step) {
-        use Standing::{Failed, Idle, Open, Released, Staged};
-        let capacity = self.setup.capacity;
-        let Some((standing, length, rows)) = self.sequences.get_mut(usize::from(step.sequence))
-        else {
-            return;
-        };
-        if step.stale {
-            return;
-        }
-        let room = |more: u8| length.saturating_add(more) <= capacity;
-        match (step.event, *standing) {
-            (Event::Prefill(more), Idle) if more <= 10 && room(more.max(1)) => {
-                *length += more.max(1);
-            }
-            (Event::Decode, Idle) if room(1) => *length += 1,
-            (Event::Begin(count), Idle) if (2..=10).contains(&count) && room(count) => {
-                (*standing, *rows) = (Open, count);
-            }
-            (Event::Verify(failure), Open) => {
-                *standing = if failure.is_some() { Failed } else { Staged };
-            }
-            (Event::Commit(kept, _), Staged) if (1..=*rows).contains(&kept) => {
-                (*standing, *length) = (Idle, *length + kept);
-            }
-            (Event::Abort(_) | Event::Drop { .. }, Open | Staged | Failed) => *standing = Idle,
-            (Event::Release, Idle) => *standing = Released,
-            (Event::Acquire, Released) => (*standing, *length) = (Idle, 0),
-            _ => {}
+        let Some(standing) = self.sequences.get_mut(usize::from(step.sequence)) else { return };
+        let name = step.event.name();
+        let dims = |name: &str| self.setup.dim(name);
+        let next = protocol().after(&dims, *standing, name, step.event.rows(), !step.stale);
+        // A refused event changes nothing.
+        let Ok(next) = next else { return };
+        *standing = next;
+        let failing = protocol().events.get(name).and_then(|event| event.failing.as_ref());
+        // Where the kind of failure decides, whether a launch is left to fail is not known here.
+        if let (Some(_), Some(failing)) = (step.event.failure(), failing)
+            && failing.once == failing.lasting
+        {
+            standing.state = &failing.once;
         }
     }
 }
 
 /// Where a history happens.
 pub fn setup(draw: &mut Draw<'_>) -> Setup {
-    let wide = |draw: &mut Draw<'_>, narrow| if draw.one_in(4) { narrow } else { DType::F32 };
+    let dim = |draw: &mut Draw<'_>, name: &str| draw.within(protocol().range(name));
     Setup {
-        rollback: if draw.below(2) == 0 { Rollback::Checkpoint } else { Rollback::Snapshot },
-        io: wide(draw, DType::BF16),
-        state: wide(draw, DType::F16),
-        sequences: draw.within((1, MOST_SEQUENCES)),
-        capacity: draw.within(CAPACITIES),
-        gdn_layers: draw.within((1, 2)),
-        attention_layers: 1 + u8::from(draw.one_in(4)),
+        rollback: ROLLBACKS[usize::from(draw.below(ROLLBACKS.len() as u8))].1,
+        io: mostly_first(draw, "io"),
+        state: mostly_first(draw, "state"),
+        sequences: dim(draw, "sequences"),
+        capacity: dim(draw, "capacity"),
+        gdn_layers: dim(draw, "gdn_layers"),
+        attention_layers: {
+            let [least, most] = protocol().range("attention_layers");
+            if draw.one_in(4) { most } else { least }
+        },
     }
+}
+
+/// The simplest type three times in four, else the last.
+fn mostly_first(draw: &mut Draw<'_>, symbol: &str) -> DType {
+    let types = protocol().dtypes.get(symbol).map_or(&[][..], Vec::as_slice);
+    let which = if draw.one_in(4) { types.last() } else { types.first() };
+    which.copied().unwrap_or(DType::F32)
+}
+
+/// Bounds of an event's argument.
+fn rows_of(event: &str) -> [u8; 2] {
+    protocol().events.get(event).and_then(|event| event.rows).map_or([1, 1], |rows| rows.range)
 }
 
 /// The next event.
 pub fn next_step(progress: &Progress, draw: &mut Draw<'_>) -> Step {
     let sequence = draw.below(progress.setup.sequences);
-    let (standing, length, rows) = progress.sequences[usize::from(sequence)];
+    let Standing { state, length, verify_rows: rows } = progress.sequences[usize::from(sequence)];
     let room = progress.setup.capacity.saturating_sub(length);
-    if draw.one_in(10) {
+    if draw.one_in(protocol().limits.illegal_one_in) {
         // Just past what is legal, or anything.
-        let past = match standing {
-            Standing::Staged if draw.below(3) == 0 => {
+        let past = match state {
+            "staged" if draw.below(3) == 0 => {
                 Some(Event::Commit(if draw.below(2) == 0 { 0 } else { rows + 1 }, None))
             }
-            Standing::Idle if room < 10 && draw.below(3) == 0 => Some(Event::Begin(room + 1)),
+            "idle" if room < 10 && draw.below(3) == 0 => Some(Event::Begin(room + 1)),
             _ => None,
         };
         if let Some(event) = past {
@@ -136,34 +130,37 @@ pub fn next_step(progress: &Progress, draw: &mut Draw<'_>) -> Step {
         }
         let stale = draw.one_in(3);
         let event = any_event(draw);
-        let takes_ticket = matches!(event, Event::Verify(_) | Event::Commit(..) | Event::Abort(_));
+        let takes_ticket = protocol().events.get(event.name()).is_some_and(|event| event.by_ticket);
         return Step { sequence, event, stale: stale && takes_ticket };
     }
-    let event = match standing {
-        Standing::Released => Event::Acquire,
-        Standing::Idle if room == 0 => Event::Release,
-        Standing::Idle => match draw.below(10) {
+    let event = match state {
+        "released" => Event::Acquire,
+        "idle" if room == 0 => Event::Release,
+        "idle" => match draw.below(10) {
             0..=4 if room >= 2 => Event::Begin(verify_rows(draw, room)),
-            5 | 6 => Event::Prefill(draw.within((1, room.min(9)))),
+            5 | 6 => Event::Prefill({
+                let [least, most] = rows_of("prefill");
+                draw.within([least, most.min(room)])
+            }),
             7 | 8 => Event::Decode,
             9 => Event::Release,
             _ => Event::Decode,
         },
-        Standing::Open => match draw.below(8) {
-            0..=5 => Event::Verify(draw.one_in(5).then(|| failure(draw, 6))),
+        "open" => match draw.below(8) {
+            0..=5 => Event::Verify(draw.one_in(5).then(|| failure(draw, "verify"))),
             6 => Event::Abort(None),
             _ => Event::Drop { unwinds: draw.below(2) == 1 },
         },
-        Standing::Staged => match draw.below(8) {
+        "staged" => match draw.below(8) {
             0..=4 => {
-                let kept = draw.within((1, rows));
-                Event::Commit(kept, draw.one_in(5).then(|| failure(draw, 4)))
+                let kept = draw.within([1, rows]);
+                Event::Commit(kept, draw.one_in(5).then(|| failure(draw, "commit")))
             }
-            5 => Event::Abort(draw.one_in(6).then(|| failure(draw, 4))),
+            5 => Event::Abort(draw.one_in(6).then(|| failure(draw, "abort"))),
             6 => Event::Abort(None),
             _ => Event::Drop { unwinds: draw.below(2) == 1 },
         },
-        Standing::Failed => match draw.below(2) {
+        _ => match draw.below(2) {
             0 => Event::Abort(None),
             _ => Event::Drop { unwinds: draw.below(2) == 1 },
         },
@@ -173,29 +170,32 @@ pub fn next_step(progress: &Progress, draw: &mut Draw<'_>) -> Step {
 
 /// Legal, and often at an edge: the least, the trained 8 and one more, the most, all there is room for.
 fn verify_rows(draw: &mut Draw<'_>, room: u8) -> u8 {
-    let most = room.min(10);
+    let [least, most] = rows_of("begin");
+    let most = most.min(room);
     let rows = match draw.below(6) {
-        0 => 2,
+        0 => least,
         1 => 8 + draw.below(3),
         2 => most,
-        _ => draw.within((2, most)),
+        _ => draw.within([least, most]),
     };
     rows.min(most)
 }
 
-fn failure(draw: &mut Draw<'_>, launches: u8) -> Failure {
+fn failure(draw: &mut Draw<'_>, event: &str) -> Failure {
+    let failing = protocol().events.get(event).and_then(|event| event.failing.as_ref());
+    let launches = failing.map_or(1, |failing| failing.launches);
     let at = draw.below(launches);
     if draw.below(2) == 0 { Failure::Once(at) } else { Failure::Lasting(at) }
 }
 
 fn any_event(draw: &mut Draw<'_>) -> Event {
     match draw.below(9) {
-        0 => Event::Prefill(draw.within((1, 12))),
+        0 => Event::Prefill(draw.within([1, 12])),
         1 => Event::Decode,
         2 => Event::Begin(draw.below(13)),
-        3 => Event::Verify(draw.one_in(4).then(|| failure(draw, 6))),
-        4 => Event::Commit(draw.below(13), draw.one_in(4).then(|| failure(draw, 4))),
-        5 => Event::Abort(draw.one_in(4).then(|| failure(draw, 4))),
+        3 => Event::Verify(draw.one_in(4).then(|| failure(draw, "verify"))),
+        4 => Event::Commit(draw.below(13), draw.one_in(4).then(|| failure(draw, "commit"))),
+        5 => Event::Abort(draw.one_in(4).then(|| failure(draw, "abort"))),
         6 => Event::Drop { unwinds: draw.below(2) == 1 },
         7 => Event::Release,
         _ => Event::Acquire,
@@ -217,11 +217,11 @@ fn drawn(draw: &mut Draw<'_>, most: usize) -> History {
 /// The history of a seed.
 pub fn history_of_seed(seed: u64) -> History {
     let mut draw = Draw::Seeded(seed, 0);
-    let most = 4 + usize::from(draw.below(MOST_EVENTS as u8 - 4));
+    let most = 4 + usize::from(draw.below(protocol().limits.events - 4));
     drawn(&mut draw, most)
 }
 
 /// The history of a fuzzer's bytes.
 pub fn history_of_bytes(bytes: &[u8]) -> History {
-    drawn(&mut Draw::Bytes(bytes), MOST_EVENTS)
+    drawn(&mut Draw::Bytes(bytes), protocol().limits.events.into())
 }

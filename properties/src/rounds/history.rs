@@ -7,17 +7,13 @@ use reference::transaction::Shape;
 
 pub use kernels::transaction::Rollback;
 
+/// The contract's word for each way to undo a round.
+pub(super) const ROLLBACKS: [(&str, Rollback); 2] =
+    [("checkpoint", Rollback::Checkpoint), ("snapshot", Rollback::Snapshot)];
 /// Channels of a head: the least the kernels have.
 const HEAD_DIM: u64 = 32;
 /// Elements of a row of keys and values.
 const KV_WIDTH: u64 = 16;
-/// The most sequences.
-pub const MOST_SEQUENCES: u8 = 3;
-/// The most events.
-pub const MOST_EVENTS: usize = 40;
-/// The least and the most rows of keys and values a sequence may have.
-pub const CAPACITIES: (u8, u8) = (4, 24);
-
 /// Where the events happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Setup {
@@ -48,6 +44,17 @@ impl Setup {
         gdn_layers: 1,
         attention_layers: 1,
     };
+
+    /// A size by its name in the contract.
+    pub fn dim(&self, name: &str) -> Option<u8> {
+        match name {
+            "sequences" => Some(self.sequences),
+            "capacity" => Some(self.capacity),
+            "gdn_layers" => Some(self.gdn_layers),
+            "attention_layers" => Some(self.attention_layers),
+            _ => None,
+        }
+    }
 
     /// As the transaction takes it.
     pub fn geometry(&self) -> Geometry {

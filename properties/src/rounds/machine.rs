@@ -33,6 +33,7 @@ pub struct Machine<'a> {
     labels: Vec<Label<'a>>,
     addresses: Vec<(u64, u64)>,
     at: usize,
+    refusal: std::cell::Cell<Option<Refused>>,
 }
 
 /// One sequence's owner.
@@ -142,7 +143,8 @@ impl<'a> Machine<'a> {
             model.acquire(at, first);
             labels.push(Label { sequence, round: None, tickets: Vec::new(), rows: 0 });
         }
-        Ok(Machine { session: Session::new(rounds), model, labels, addresses, at: 0 })
+        let refusal = std::cell::Cell::new(None);
+        Ok(Machine { session: Session::new(rounds), model, labels, addresses, at: 0, refusal })
     }
 
     /// One event, and all that must hold after it.
@@ -162,6 +164,11 @@ impl<'a> Machine<'a> {
         }
         self.at += 1;
         Ok(did)
+    }
+
+    /// How the model refused the last event that it refused.
+    pub fn refusal(&self) -> Option<Refused> {
+        self.refusal.get()
     }
 
     /// Where a sequence stands, by the model.
@@ -259,6 +266,7 @@ impl<'a> Machine<'a> {
             drop(round);
         }
         let expected = self.model.abort(own, true);
+        self.refusal.set(expected.err());
         Ok(if expected.is_ok() { Did::Happened } else { Did::Refused })
     }
 
@@ -354,6 +362,7 @@ impl<'a> Machine<'a> {
         match (expected, &seen) {
             (Ok(()), Ok(())) => Ok(Did::Happened),
             (Err(refused), Err(error)) if error.refusal() == Some(class(refused)) => {
+                self.refusal.set(Some(refused));
                 Ok(Did::Refused)
             }
             (Err(refused), _) => {

@@ -10,6 +10,7 @@ mod fuzzing;
 mod generate;
 mod history;
 mod machine;
+mod protocol;
 mod rows;
 mod search;
 mod shrink;
@@ -21,6 +22,7 @@ pub use fuzzing::{PLANTED_VARIABLE, RoundHarness};
 pub use generate::{Draw, Progress, history_of_bytes, history_of_seed, next_step, setup};
 pub use history::{History, Rollback, Setup};
 pub use machine::{Did, Machine, Run, run, script};
+pub use protocol::protocol;
 pub use search::{Found, Search, search};
 pub use shrink::{Shrunk, shrink};
 pub use store::{

@@ -3,8 +3,9 @@
 //! fail with that one planted, and pass without it; any other must pass.
 
 use super::events::Step;
-use super::history::{CAPACITIES, History, MOST_EVENTS, MOST_SEQUENCES, Rollback, Setup};
+use super::history::{History, ROLLBACKS, Rollback, Setup};
 use super::machine::{run, script};
+use super::protocol::protocol;
 use super::shrink::Shrunk;
 use super::violation::{Invariant, Violation};
 use crate::corpus::{self, CorpusError};
@@ -146,10 +147,7 @@ fn body(history: &History, invariant: Invariant, planted: Option<Planted>) -> St
 }
 
 fn rollback_word(rollback: Rollback) -> &'static str {
-    match rollback {
-        Rollback::Checkpoint => "checkpoint",
-        Rollback::Snapshot => "snapshot",
-    }
+    ROLLBACKS.iter().find(|(_, one)| *one == rollback).map_or("?", |(word, _)| word)
 }
 
 /// Whether a file calls itself a history; one that cannot be read does not.
@@ -209,40 +207,38 @@ fn parse(text: &str, file: &str) -> Result<StoredHistory, ContractError> {
             )
         })?),
     };
-    let rollback = match stored.options.rollback.as_str() {
-        "checkpoint" => Rollback::Checkpoint,
-        "snapshot" => Rollback::Snapshot,
-        other => {
-            return Err(wrong(
-                "options.rollback",
-                format!("`{other}` is no way to undo a round"),
-                "write checkpoint or snapshot",
-            ));
-        }
-    };
+    let word = stored.options.rollback.as_str();
+    let rollback = ROLLBACKS.iter().find(|(known, _)| *known == word).map(|(_, one)| *one);
+    let rollback = rollback.ok_or_else(|| {
+        let words = ROLLBACKS.map(|(word, _)| word).join(" or ");
+        let what = format!("`{word}` is no way to undo a round");
+        wrong("options.rollback", what, &format!("write {words}"))
+    })?;
     let dims = &stored.dims;
-    for (field, value, least, most) in [
-        ("dims.sequences", dims.sequences, 1, MOST_SEQUENCES),
-        ("dims.capacity", dims.capacity, CAPACITIES.0, CAPACITIES.1),
-        ("dims.gdn_layers", dims.gdn_layers, 1, 2),
-        ("dims.attention_layers", dims.attention_layers, 1, 2),
+    for (name, value) in [
+        ("sequences", dims.sequences),
+        ("capacity", dims.capacity),
+        ("gdn_layers", dims.gdn_layers),
+        ("attention_layers", dims.attention_layers),
     ] {
+        let [least, most] = protocol().range(name);
         if !(least..=most).contains(&value) {
-            return Err(wrong(field, format!("{value}"), &format!("write {least} to {most}")));
+            let remedy = format!("write {least} to {most}");
+            return Err(wrong(&format!("dims.{name}"), value.to_string(), &remedy));
         }
     }
-    for (field, dtype, legal) in [
-        ("dtypes.io", stored.dtypes.io, [DType::F32, DType::BF16]),
-        ("dtypes.state", stored.dtypes.state, [DType::F32, DType::F16]),
-    ] {
+    for (symbol, dtype) in [("io", stored.dtypes.io), ("state", stored.dtypes.state)] {
+        let legal = protocol().dtypes.get(symbol).map_or(&[][..], Vec::as_slice);
         if !legal.contains(&dtype) {
-            let remedy = format!("write {} or {}", legal[0], legal[1]);
-            return Err(wrong(field, dtype.to_string(), &remedy));
+            let words: Vec<&str> = legal.iter().map(|dtype| dtype.name()).collect();
+            let remedy = format!("write {}", words.join(" or "));
+            return Err(wrong(&format!("dtypes.{symbol}"), dtype.to_string(), &remedy));
         }
     }
-    if stored.script.len() > MOST_EVENTS {
+    let most = usize::from(protocol().limits.events);
+    if stored.script.len() > most {
         let what = format!("{} events", stored.script.len());
-        return Err(wrong("script", what, &format!("at most {MOST_EVENTS} are read")));
+        return Err(wrong("script", what, &format!("at most {most} are read")));
     }
     let mut steps = Vec::with_capacity(stored.script.len());
     for (at, line) in stored.script.iter().enumerate() {

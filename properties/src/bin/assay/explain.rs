@@ -16,7 +16,24 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Clean)
 }
 
-pub fn schema() -> Result<Outcome, Failure> {
-    say(&format!("{:#}\n", contracts::format::Contract::json_schema()))?;
+#[derive(clap::Args)]
+pub struct SchemaArguments {
+    /// Contracts of kernels, or of protocols.
+    #[arg(long, value_enum, default_value_t = Kind::Kernel)]
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    Kernel,
+    Protocol,
+}
+
+pub fn schema(arguments: SchemaArguments) -> Result<Outcome, Failure> {
+    let schema = match arguments.kind {
+        Kind::Kernel => contracts::format::Contract::json_schema(),
+        Kind::Protocol => contracts::protocol::Protocol::json_schema(),
+    };
+    say(&format!("{schema:#}\n"))?;
     Ok(Outcome::Clean)
 }

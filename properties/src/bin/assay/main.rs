@@ -47,7 +47,7 @@ enum Command {
     /// Say in sentences what contracts promise.
     Explain(explain::Arguments),
     /// Print the contract format as a JSON Schema, for editors.
-    Schema,
+    Schema(explain::SchemaArguments),
     /// Say what this machine can do, and what would let it do more.
     Doctor(doctor::Arguments),
     /// Try wrong kernels: which of them a contract notices, and which survive.
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
         Command::Rounds(arguments) => rounds::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
-        Command::Schema => explain::schema(),
+        Command::Schema(arguments) => explain::schema(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Mutate(arguments) => mutate::run(arguments),
         Command::Compile(arguments) => compile::run(arguments),

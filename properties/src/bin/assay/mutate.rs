@@ -14,7 +14,7 @@ use properties::report;
 use properties::subject::Subject;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -23,7 +23,8 @@ pub struct Arguments {
     /// Only mutants of source lines that the working tree changes against this revision.
     #[arg(long, value_name = "REF")]
     in_diff: Option<String>,
-    /// Begin no mutant after this many seconds, shared by the contracts.
+    /// Judge for this many seconds, shared by the contracts; one that is left without any mutant judged
+    /// fails. What the unchanged kernel answers is measured before.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
     /// Run this source in the one contract's place, and nothing else.
@@ -73,16 +74,13 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     }
     let corpora = arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"));
     let record = Record::read(&corpora).map_err(Failure)?;
-    let until = arguments.budget.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let plans = plans(&arguments, &subjects, &corpora, until)?;
+    let plans = plans(&arguments, &subjects, &corpora)?;
+    let mut left = arguments.budget.map(Duration::from_secs);
     let mut scores = Vec::new();
     for (place, plan) in plans.iter().enumerate() {
         // What one contract leaves of its share, the next ones have.
         let mut plan = plan.clone();
-        if let Some(until) = until {
-            let left = until.saturating_duration_since(Instant::now());
-            plan.until = Some(Instant::now() + left / (plans.len() - place) as u32);
-        }
+        plan.budget = left.map(|left| left / (plans.len() - place) as u32);
         let bar = bar(plan.subject, arguments.format);
         let score = mutate(&plan, &STOP, &mut |progress| {
             bar.set_length(progress.chosen as u64);
@@ -90,6 +88,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         });
         bar.finish_and_clear();
         let mut score = score?;
+        left = left.map(|left| left.saturating_sub(score.judging));
         if arguments.write && !STOP.load(Ordering::Relaxed) {
             score.second = Some(mutate(&second(&plan), &STOP, &mut |_| {})?.as_second());
         }
@@ -140,7 +139,6 @@ fn plans(
     arguments: &Arguments,
     subjects: &[&'static Subject],
     corpora: &std::path::Path,
-    until: Option<Instant>,
 ) -> Result<Vec<Plan>, Failure> {
     let threads = arguments
         .threads
@@ -179,7 +177,7 @@ fn plans(
             sample: if arguments.patch.is_some() { 0 } else { arguments.sample as usize },
             seed: seed.clone(),
             threads,
-            until,
+            budget: None,
             changes: changes.clone(),
             named,
             assembler: assembler.clone(),
@@ -218,6 +216,12 @@ fn faults(scores: &[Score], record: &Record, arguments: &Arguments) -> Vec<Strin
         faults.extend(score.named_failures().into_iter().map(|(id, what)| {
             format!("{name}: mutant {id} {what}: its clause promises more than it notices")
         }));
+        if score.is_unjudged() {
+            faults.push(format!(
+                "{name}: the budget was over before one of {} mutants was judged: raise --budget or lower --cases",
+                score.chosen
+            ));
+        }
         // What another kernel is tried on may be too little to exercise everything.
         if arguments.patch.is_none() {
             faults.extend(score.vacuous.iter().map(|clause| {
