@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 import embedding  # noqa: F401: registers its kernels
+import key_decays  # noqa: F401
 import linear_attention  # noqa: F401
 import selection  # noqa: F401
 from harness import KERNELS, report, timed

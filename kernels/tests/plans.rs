@@ -281,6 +281,11 @@ fn decays_of_key_channels_are_refused_argument_by_argument() {
         *call = rows.clone();
     });
 
+    let launches = plan("kda_chunk", &kda(DType::BF16, 128, 128, 3, 130)).expect("legal").launches;
+    assert_eq!(launches[0].grid, [(130 / 64 + 3) * 4, 1, 1], "chunks and heads");
+    assert_eq!((launches[1].grid, launches[1].block), ([3 * 4 * 2, 1, 1], [320, 1, 1]));
+    assert_eq!(launches[1].dynamic_shared_bytes, 197_632, "KdaTiles<128>::kBytes");
+
     let good = kda_qk_norm(DType::BF16, 128);
     let grid = plan("kda_qk_norm", &good).expect("legal").launches[0].grid;
     assert_eq!(grid, [4, 2, 1], "30 rows of heads by 8, q and k");

@@ -95,145 +95,207 @@ __device__ __forceinline__ void accumulate_diagonal(const WySlice& slice, int gr
   }
 }
 
-// What the second launch takes of a chunk, dense, in f32: u [C, Dv], w, qd, kd [C, Dk], p [C, C],
-// decay [Dk]; all of one chunk and value head.
+// What the second launch takes of a chunk and value head, dense: w, qd, kd [C, Dk] and p [C, C] of one
+// type, decay [Dk] in f32.
+template <typename R>
 struct WyPlaces {
-  float *u, *w, *p, *qd, *kd, *decay;
-  __device__ __forceinline__ WyPlaces(float* u, float* w, float* p, float* qd, float* kd,
-                                      float* decay, i64 place, int key_dim, int value_dim)
-      : u(u + place * kMostChunkRows * value_dim), w(w + place * kMostChunkRows * key_dim),
-        p(p + place * kMostChunkRows * kMostChunkRows),
-        qd(qd + place * kMostChunkRows * key_dim), kd(kd + place * kMostChunkRows * key_dim),
-        decay(decay + place * key_dim) {}
+  R *w, *p, *qd, *kd;
+  float* decay;
+  __device__ __forceinline__ WyPlaces at(i64 place, int key_dim) const {
+    const i64 rows = place * kMostChunkRows;
+    return {w + rows * key_dim, p + rows * kMostChunkRows, qd + rows * key_dim,
+            kd + rows * key_dim, decay + place * key_dim};
+  }
 };
 
-// ---- (1) chunk_wy: a block per chunk and value head, a thread per group of rows and channel ----
-
+// One chunk and value head of the row tensors.
 template <typename T>
-__device__ __forceinline__ void chunk_wy(
-    const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
-    const float* __restrict__ g, const float* __restrict__ beta,
-    const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, float* u, float* w,
-    float* p, float* qd, float* kd, float* decay, i64 q_stride, i64 k_stride, i64 v_stride,
-    i64 g_stride, i64 beta_stride, int sequences, int key_heads, int value_heads, int key_dim,
-    int value_dim, int cu_is_i64, int head_map_cyclic, float least) {
-  __shared__ __align__(128) WySlice s_slice;
-  __shared__ __align__(128) float s_minus_lower[kMostChunkRows * kMostChunkRows];  // -L
-  __shared__ float s_beta[kMostChunkRows];
+struct WyRows {
+  const T *q, *k;  // of the first row and the head's first channel
+  const float* g;
+  i64 q_stride, k_stride, g_stride;
+  int n, key_dim;
+  float least;
+};
 
-  const int chunk = blockIdx.x / value_heads;
-  const int head = blockIdx.x - chunk * value_heads;
-  const ChunkPlace place =
-      locate_chunk(cu_seqlens, cu_is_i64, sequences, kMostChunkRows, chunk);
-  if (place.sequence < 0) return;
-  if (__ldg(slot_of + place.sequence) < 0) return;
-  const int n = place.rows;
-  const i64 row0 = place.first_row;
-  const int key_head = key_head_of(head, key_heads, value_heads, head_map_cyclic);
-  const WyPlaces to(u, w, p, qd, kd, decay, static_cast<i64>(chunk) * value_heads + head, key_dim,
-                    value_dim);
+// This thread's group of rows and its channel of every slice: the decayed rows go out, K e^G to w,
+// Q e^G and K e^(G_n - G), and `tile` of both products is summed.
+template <typename T, typename R>
+__device__ __forceinline__ void decayed_products(WySlice& slice, const WyRows<T>& rows,
+                                                 const WyPlaces<R>& to, int2 tile, bool has_tile,
+                                                 float (&kk)[4][4], float (&qk)[4][4]) {
   const int thread = threadIdx.x, group = thread / kChannels, channel = thread % kChannels;
   const int first = kGroupRows * group;
-  if (thread < kMostChunkRows) {
-    s_beta[thread] = thread < n ? __ldg(beta + (row0 + thread) * beta_stride + head) : 0.0f;
-  }
-
-  const int2 tile = triangle_tile(thread);
-  // The solve goes by eight rows, so the last eight of L are all written.
-  const bool has_tile = thread < triangle_tiles_of((n + 7) & ~7);
-  float kk[4][4] = {}, qk[4][4] = {};
-  for (int column = channel; column < key_dim; column += kChannels) {
+  for (int column = channel; column < rows.key_dim; column += kChannels) {
     float key[kGroupRows], query[kGroupRows], sums[kGroupRows], sum = 0.0f;
 #pragma unroll
     for (int a = 0; a < kGroupRows; ++a) {
-      const bool live = first + a < n;
-      const i64 row = row0 + (live ? first + a : 0);
-      const i64 key_column = static_cast<i64>(key_head) * key_dim + column;
-      key[a] = live ? widen(__ldg(k + row * k_stride + key_column)) : 0.0f;
-      query[a] = live ? widen(__ldg(q + row * q_stride + key_column)) : 0.0f;
+      const bool live = first + a < rows.n;
+      const i64 row = live ? first + a : 0;
+      key[a] = live ? widen(__ldg(rows.k + row * rows.k_stride + column)) : 0.0f;
+      query[a] = live ? widen(__ldg(rows.q + row * rows.q_stride + column)) : 0.0f;
       if (live) {
-        sum += clamped_decay(
-            __ldg(g + row * g_stride + static_cast<i64>(head) * key_dim + column), least);
+        sum += clamped_decay(__ldg(rows.g + row * rows.g_stride + column), rows.least);
       }
       sums[a] = sum;
     }
-    s_slice.total[thread] = sum;
+    slice.total[thread] = sum;
     __syncthreads();  // totals are there; the slice before is read
 
     // Log decays of the rows before and after the group: the chunk ends at its last valid row.
     float before = 0.0f, after = 0.0f, between = 0.0f;
-    for (int other = 0; other < group; ++other) before += s_slice.total[other * kChannels + channel];
+    for (int other = 0; other < group; ++other) before += slice.total[other * kChannels + channel];
     for (int other = kGroups - 1; other > group; --other) {
-      after += s_slice.total[other * kChannels + channel];
+      after += slice.total[other * kChannels + channel];
     }
     if (group == 0) to.decay[column] = expf(sum + after);
     for (int other = group - 2; other >= 0; --other) {
-      between += s_slice.total[(other + 1) * kChannels + channel];
-      s_slice.bridge[bridge_of(group, other) * kChannels + channel] = expf(between);
+      between += slice.total[(other + 1) * kChannels + channel];
+      slice.bridge[bridge_of(group, other) * kChannels + channel] = expf(between);
     }
 #pragma unroll
     for (int a = 0; a < kGroupRows; ++a) {
       const int row = first + a;
       const int at = slice_at(row, channel >> 2) + (channel & 3);
       const float since = expf(sums[a]), until = expf(sum - sums[a]);
-      s_slice.k[at] = key[a], s_slice.q[at] = query[a], s_slice.sums[at] = sums[a];
-      s_slice.k_before[at] = since * key[a], s_slice.q_before[at] = since * query[a];
-      s_slice.k_after[at] = until * key[a];
-      if (row < n) {
+      slice.k[at] = key[a], slice.q[at] = query[a], slice.sums[at] = sums[a];
+      slice.k_before[at] = since * key[a], slice.q_before[at] = since * query[a];
+      slice.k_after[at] = until * key[a];
+      if (row < rows.n) {
         const float entering = expf(before + sums[a]);
-        to.w[row * key_dim + column] = entering * key[a];
-        to.qd[row * key_dim + column] = entering * query[a];
-        to.kd[row * key_dim + column] = expf((sum - sums[a]) + after) * key[a];
+        to.w[row * rows.key_dim + column] = narrow<R>(entering * key[a]);
+        to.qd[row * rows.key_dim + column] = narrow<R>(entering * query[a]);
+        to.kd[row * rows.key_dim + column] = narrow<R>(expf((sum - sums[a]) + after) * key[a]);
       }
     }
     __syncthreads();  // the slice is there
     if (has_tile) {
       if (tile.x == tile.y) {
-        accumulate_diagonal(s_slice, tile.x, kk, qk);
+        accumulate_diagonal(slice, tile.x, kk, qk);
       } else {
-        accumulate_decayed(s_slice, tile, kk, qk);
+        accumulate_decayed(slice, tile, kk, qk);
       }
     }
   }
+}
 
-  if (has_tile) {
+// -L to shared memory and P to its place; of P also what a warp of 16 rows reads above the diagonal.
+template <typename R>
+__device__ __forceinline__ void store_products(float* s_minus_lower, R* p, int2 tile,
+                                               const float* beta, int n, const float (&kk)[4][4],
+                                               const float (&qk)[4][4]) {
 #pragma unroll
-    for (int a = 0; a < 4; ++a) {
-      const int i = 4 * tile.x + a;
-      float minus[4], products[4];
+  for (int a = 0; a < 4; ++a) {
+    const int i = 4 * tile.x + a;
+    float minus[4], products[4];
 #pragma unroll
-      for (int b = 0; b < 4; ++b) {
-        const int j = 4 * tile.y + b;
-        minus[b] = j < i && i < n ? -(s_beta[i] * kk[a][b]) : 0.0f;
-        products[b] = j <= i ? qk[a][b] : 0.0f;
-      }
-      store4(s_minus_lower + i * kMostChunkRows + 4 * tile.y,
-             make_float4(minus[0], minus[1], minus[2], minus[3]));
-      if (i < n) {
-        store4(to.p + i * kMostChunkRows + 4 * tile.y,
-               make_float4(products[0], products[1], products[2], products[3]));
-      }
+    for (int b = 0; b < 4; ++b) {
+      const int j = 4 * tile.y + b;
+      minus[b] = j < i && i < n ? -(beta[i] * kk[a][b]) : 0.0f;
+      products[b] = j <= i ? qk[a][b] : 0.0f;
+    }
+    store4(s_minus_lower + i * kMostChunkRows + 4 * tile.y,
+           make_float4(minus[0], minus[1], minus[2], minus[3]));
+    if (i < n) {
+      store4(p + i * kMostChunkRows + 4 * tile.y,
+             make_float4(products[0], products[1], products[2], products[3]));
+    }
+    const int mirrored = 4 * tile.y + a;
+    if (tile.x != tile.y && tile.x / 4 == tile.y / 4 && mirrored < n) {
+      store4(p + mirrored * kMostChunkRows + 4 * tile.x, zero4());
     }
   }
-  __syncthreads();  // L is there, and what other threads left in w
+}
 
-  // A thread a column of [beta V | beta e^G K]; w holds its own right-hand side.
-  if (thread >= value_dim + key_dim) return;
-  const bool is_value = thread < value_dim;
-  const int width = is_value ? value_dim : key_dim;
-  float* const solution = is_value ? to.u + thread : to.w + (thread - value_dim);
+// ---- (1) chunk_wy: a block per chunk and value head, a thread per group of rows and channel ----
+//
+// R is f32: u = T diag(beta) V and w = T diag(beta) (K e^G) are solved for. R is bf16, for products on
+// tensor cores: T diag(beta) itself goes to t, and w is K e^G.
+
+template <typename T>
+struct WyCall {
+  const T *q, *k, *v;
+  const float *g, *beta;
+  const void* cu_seqlens;
+  const i64* slot_of;
+  i64 q_stride, k_stride, v_stride, g_stride, beta_stride;
+  int sequences, key_heads, value_heads, key_dim, value_dim, cu_is_i64, head_map_cyclic;
+  float least;
+};
+
+template <typename T, typename R>
+__device__ __forceinline__ void chunk_wy(const WyCall<T>& call, R* ut, const WyPlaces<R>& all) {
+  constexpr bool kSolves = sizeof(R) == 4;
+  __shared__ __align__(128) WySlice s_slice;
+  __shared__ __align__(128) float s_minus_lower[kMostChunkRows * kMostChunkRows];  // -L
+  __shared__ float s_beta[kMostChunkRows];
+
+  const int chunk = blockIdx.x / call.value_heads;
+  const int head = blockIdx.x - chunk * call.value_heads;
+  const ChunkPlace place =
+      locate_chunk(call.cu_seqlens, call.cu_is_i64, call.sequences, kMostChunkRows, chunk);
+  if (place.sequence < 0) return;
+  if (__ldg(call.slot_of + place.sequence) < 0) return;
+  const int n = place.rows, thread = threadIdx.x;
+  const i64 row0 = place.first_row;
+  const int key_head =
+      key_head_of(head, call.key_heads, call.value_heads, call.head_map_cyclic);
+  const i64 key_column = static_cast<i64>(key_head) * call.key_dim;
+  const WyRows<T> rows = {call.q + row0 * call.q_stride + key_column,
+                          call.k + row0 * call.k_stride + key_column,
+                          call.g + row0 * call.g_stride + static_cast<i64>(head) * call.key_dim,
+                          call.q_stride, call.k_stride, call.g_stride, n, call.key_dim, call.least};
+  const i64 place_of = static_cast<i64>(chunk) * call.value_heads + head;
+  const WyPlaces<R> to = all.at(place_of, call.key_dim);
+  if (thread < kMostChunkRows) {
+    s_beta[thread] =
+        thread < n ? __ldg(call.beta + (row0 + thread) * call.beta_stride + head) : 0.0f;
+  }
+
+  const int2 tile = triangle_tile(thread);
+  // The solve goes by eight rows of L, and a warp by sixteen of P: the last sixteen are all written.
+  const bool has_tile = thread < triangle_tiles_of((n + 15) & ~15);
+  float kk[4][4] = {}, qk[4][4] = {};
+  decayed_products(s_slice, rows, to, tile, has_tile, kk, qk);
+  if (has_tile) store_products(s_minus_lower, to.p, tile, s_beta, n, kk, qk);
+  __syncthreads();  // L is there, and what other threads left in w; the slice is read
+
   float x[kMostChunkRows];
-  if (is_value) {
-    const T* from = v + row0 * v_stride + static_cast<i64>(head) * value_dim + thread;
+  if constexpr (kSolves) {
+    // A thread a column of [beta V | beta e^G K]; w holds its own right-hand side.
+    if (thread >= call.value_dim + call.key_dim) return;
+    const bool is_value = thread < call.value_dim;
+    const int width = is_value ? call.value_dim : call.key_dim;
+    float* const solution = is_value ? ut + place_of * kMostChunkRows * call.value_dim + thread
+                                     : to.w + (thread - call.value_dim);
+    if (is_value) {
+      const T* from =
+          call.v + row0 * call.v_stride + static_cast<i64>(head) * call.value_dim + thread;
 #pragma unroll
-    for (int i = 0; i < kMostChunkRows; ++i, from += v_stride) {
-      x[i] = i < n ? widen(*from) : 0.0f;
+      for (int i = 0; i < kMostChunkRows; ++i, from += call.v_stride) {
+        x[i] = i < n ? widen(*from) : 0.0f;
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kMostChunkRows; ++i) x[i] = i < n ? solution[i * width] : 0.0f;
     }
+    substitute_forward(x, s_minus_lower, s_beta, n, solution, width);
   } else {
+    // A thread a column of T diag(beta), by way of shared memory.
+    float* const s_t = reinterpret_cast<float*>(&s_slice);
+    static_assert(sizeof s_slice >= sizeof s_minus_lower, "T takes the slice's place");
+    if (thread < kMostChunkRows) {
 #pragma unroll
-    for (int i = 0; i < kMostChunkRows; ++i) x[i] = i < n ? solution[i * width] : 0.0f;
+      for (int i = 0; i < kMostChunkRows; ++i) x[i] = i == thread ? 1.0f : 0.0f;
+      substitute_forward(x, s_minus_lower, s_beta, n, s_t + thread, kMostChunkRows);
+    }
+    __syncthreads();  // T is there
+    R* const t = ut + place_of * kMostChunkRows * kMostChunkRows;
+    for (int at = 4 * thread; at < n * kMostChunkRows; at += 4 * kWyThreads) {
+      // Blocks of 16 above the diagonal are never written.
+      if (at % kMostChunkRows / 16 <= at / kMostChunkRows / 16) store4(t + at, shared4(s_t + at));
+    }
   }
-  substitute_forward(x, s_minus_lower, s_beta, n, solution, width);
 }
 
 // ---- (2) chunk_carry: a block per sequence, value head and 32 value channels ----

@@ -129,8 +129,22 @@ impl Kda {
 
     /// Runs `kda_chunk` from the slots.
     pub fn chunk(&self, gate_law: &str, seq_len: &[i64], slot: &[i64]) -> Outputs {
+        self.chunk_from("slot", gate_law, seq_len, slot)
+    }
+
+    /// Runs `kda_chunk`; with `initial_state` `zero` the state is withheld.
+    pub fn chunk_from(
+        &self,
+        initial_state: &str,
+        gate_law: &str,
+        seq_len: &[i64],
+        slot: &[i64],
+    ) -> Outputs {
         let mut inputs = self.inputs(gate_law);
-        inputs.options.push(("initial_state".to_owned(), "slot".to_owned()));
+        if initial_state == "zero" {
+            inputs.tensors.retain(|(name, _)| name != "s");
+        }
+        inputs.options.push(("initial_state".to_owned(), initial_state.to_owned()));
         inputs.lists.push(("seq_len".to_owned(), seq_len.to_vec()));
         inputs.lists.push(("slot".to_owned(), slot.to_vec()));
         reference::reference("kda_chunk").expect("kda_chunk is registered")(&inputs)
