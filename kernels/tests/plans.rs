@@ -293,10 +293,10 @@ fn decays_of_key_channels_are_refused_argument_by_argument() {
     refuses("kda_qk_norm", &good, ErrorKind::Shape, "k_out", |call| {
         call.tensors.retain(|(name, _)| name != "k_out");
     });
-    refuses("kda_qk_norm", &good, ErrorKind::Alias, "k_out", |call| {
+    refuses("kda_qk_norm", &good, ErrorKind::Alias, "q_out", |call| {
         edit(call, "k_out").buffer = 2;
     });
-    refuses("kda_qk_norm", &good, ErrorKind::Alias, "q_out", |call| {
+    refuses("kda_qk_norm", &good, ErrorKind::Alias, "k", |call| {
         edit(call, "q_out").buffer = 1;
     });
     let mut in_place = good.clone();

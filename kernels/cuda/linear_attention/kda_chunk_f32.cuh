@@ -30,9 +30,15 @@ __device__ __forceinline__ float4 multiply4(float4 a, float4 b) {
   return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
 }
 
-__device__ __forceinline__ float4 exp_of_difference4(float4 later, float4 earlier) {
-  return make_float4(expf(later.x - earlier.x), expf(later.y - earlier.y),
-                     expf(later.z - earlier.z), expf(later.w - earlier.w));
+// e^x, x <= 0, as good as what is made of it: R f32, or R bf16.
+template <typename R>
+__device__ __forceinline__ float raised(float x) {
+  return sizeof(R) == 4 ? expf(x) : exp_fast(x);
+}
+template <typename R>
+__device__ __forceinline__ float4 raised_difference4(float4 later, float4 earlier) {
+  return make_float4(raised<R>(later.x - earlier.x), raised<R>(later.y - earlier.y),
+                     raised<R>(later.z - earlier.z), raised<R>(later.w - earlier.w));
 }
 
 // One slice of a chunk's rows. G is summed within a group of rows, from its first.
@@ -74,6 +80,7 @@ __device__ __forceinline__ void accumulate_decayed(const WySlice& slice, int2 ti
 }
 
 // The same on the diagonal, columns up to the row.
+template <typename R>
 __device__ __forceinline__ void accumulate_diagonal(const WySlice& slice, int group,
                                                     float (&kk)[4][4], float (&qk)[4][4]) {
 #pragma unroll 1
@@ -87,7 +94,7 @@ __device__ __forceinline__ void accumulate_diagonal(const WySlice& slice, int gr
       qk[a][a] = dot4(query, keys[a], qk[a][a]);
 #pragma unroll
       for (int b = 0; b < a; ++b) {
-        const float4 column = multiply4(exp_of_difference4(sums[a], sums[b]), keys[b]);
+        const float4 column = multiply4(raised_difference4<R>(sums[a], sums[b]), keys[b]);
         kk[a][b] = dot4(keys[a], column, kk[a][b]);
         qk[a][b] = dot4(query, column, qk[a][b]);
       }
@@ -148,30 +155,30 @@ __device__ __forceinline__ void decayed_products(WySlice& slice, const WyRows<T>
     for (int other = kGroups - 1; other > group; --other) {
       after += slice.total[other * kChannels + channel];
     }
-    if (group == 0) to.decay[column] = expf(sum + after);
+    if (group == 0) to.decay[column] = raised<R>(sum + after);
     for (int other = group - 2; other >= 0; --other) {
       between += slice.total[(other + 1) * kChannels + channel];
-      slice.bridge[bridge_of(group, other) * kChannels + channel] = expf(between);
+      slice.bridge[bridge_of(group, other) * kChannels + channel] = raised<R>(between);
     }
 #pragma unroll
     for (int a = 0; a < kGroupRows; ++a) {
       const int row = first + a;
       const int at = slice_at(row, channel >> 2) + (channel & 3);
-      const float since = expf(sums[a]), until = expf(sum - sums[a]);
+      const float since = raised<R>(sums[a]), until = raised<R>(sum - sums[a]);
       slice.k[at] = key[a], slice.q[at] = query[a], slice.sums[at] = sums[a];
       slice.k_before[at] = since * key[a], slice.q_before[at] = since * query[a];
       slice.k_after[at] = until * key[a];
       if (row < rows.n) {
-        const float entering = expf(before + sums[a]);
+        const float entering = raised<R>(before + sums[a]);
         to.w[row * rows.key_dim + column] = narrow<R>(entering * key[a]);
         to.qd[row * rows.key_dim + column] = narrow<R>(entering * query[a]);
-        to.kd[row * rows.key_dim + column] = narrow<R>(expf((sum - sums[a]) + after) * key[a]);
+        to.kd[row * rows.key_dim + column] = narrow<R>(raised<R>((sum - sums[a]) + after) * key[a]);
       }
     }
     __syncthreads();  // the slice is there
     if (has_tile) {
       if (tile.x == tile.y) {
-        accumulate_diagonal(slice, tile.x, kk, qk);
+        accumulate_diagonal<R>(slice, tile.x, kk, qk);
       } else {
         accumulate_decayed(slice, tile, kk, qk);
       }

@@ -33,24 +33,21 @@ __device__ __forceinline__ void unit_rows(const T* x, T* y, i64 x_stride, i64 y_
                                           unsigned count, unsigned heads, float eps) {
   constexpr unsigned kLanes = D / kLaneChannels, kRows = kThreads / kLanes;
   const unsigned channel = threadIdx.x % kLanes * kLaneChannels;
-  // Whole warps go round together: a row past the last is zero.
-  for (unsigned first = blockIdx.x * kRows; first < count; first += gridDim.x * kRows) {
-    const unsigned at = first + threadIdx.x / kLanes;
-    const bool live = at < count;
-    const unsigned row = at / heads, head = at - row * heads;
-    const i64 column = static_cast<i64>(head) * D + channel;
-    float4 own = zero4();
-    if (live) own = load_own4(x + row * x_stride + column);
-    float square = dot4(own, own, 0.0f);
+  const unsigned at = blockIdx.x * kRows + threadIdx.x / kLanes;
+  const bool live = at < count;  // whole warps sum together: a row past the last is zero
+  const unsigned row = at / heads, head = at - row * heads;
+  const i64 column = static_cast<i64>(head) * D + channel;
+  float4 own = zero4();
+  if (live) own = load_own4(x + row * x_stride + column);
+  float square = dot4(own, own, 0.0f);
 #pragma unroll
-    for (int step = kLanes / 2; step > 0; step /= 2) {
-      square += __shfl_xor_sync(0xffffffffu, square, step);
-    }
-    const float length = sqrtf(square + eps);
-    if (live) {
-      store4(y + row * y_stride + column, make_float4(own.x / length, own.y / length,
-                                                      own.z / length, own.w / length));
-    }
+  for (int step = kLanes / 2; step > 0; step /= 2) {
+    square += __shfl_xor_sync(0xffffffffu, square, step);
+  }
+  const float length = sqrtf(square + eps);
+  if (live) {
+    store4(y + row * y_stride + column,
+           make_float4(own.x / length, own.y / length, own.z / length, own.w / length));
   }
 }
 

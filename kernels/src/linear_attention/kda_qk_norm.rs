@@ -9,12 +9,10 @@ const MODULE: &str = "kda_qk_norm";
 const THREADS: u32 = 256;
 /// Channels of a lane.
 const LANE_CHANNELS: u64 = 4;
-/// Blocks of the largest launch for each tensor: enough to fill a device several times over.
-const MAX_BLOCKS: u64 = 4096;
 
 /// Checks q, k `[rows, heads, D]` (f32, f16 or bf16; D 32, 64 or 128), the scalar `eps` and the option
-/// `place`: `apart` takes q_out and k_out of the same shape and type, `in_place` writes q and k. Plans one
-/// launch; none without rows or heads.
+/// `place`: `apart` takes q_out and k_out of the same shape and type, `in_place` writes q and k. No two of
+/// them overlap. Plans one launch; none without rows or heads.
 ///
 /// # Errors
 /// The first argument at fault.
@@ -36,12 +34,12 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
         Rejection::new(ErrorKind::Shape, "q", detail)
     })?;
     let eps = call.f32("eps")?;
-    call.no_alias(&outputs)?;
+    call.no_alias(&["q", "k", "q_out", "k_out"])?;
     if count == 0 {
         return Ok(Plan::default());
     }
     let block_rows = u64::from(THREADS) / (dim / LANE_CHANNELS);
-    let blocks = u64::from(count.unsigned_abs()).div_ceil(block_rows).min(MAX_BLOCKS);
+    let blocks = u64::from(count.unsigned_abs()).div_ceil(block_rows);
     let mut arguments: Vec<Argument> =
         ["q", "k"].into_iter().chain(outputs).map(Argument::Tensor).collect();
     arguments.extend(strides);
