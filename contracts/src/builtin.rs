@@ -43,7 +43,8 @@ const SOURCES: &[Source] = registry!(embed);
 const CANARY: &[Source] = embed! { canary { canary_row_sum } };
 
 /// Kernels that are right and can be told to be wrong: what clauses and relations are shown on.
-const TEST_KERNELS: &[Source] = embed! { canary { canary_rows canary_steps canary_experts } };
+const TEST_KERNELS: &[Source] =
+    embed! { canary { canary_rows canary_steps canary_experts canary_step } };
 
 /// What a sequence of events promises; no kernel of its own.
 const PROTOCOLS: &[Source] = embed! { transaction { speculative_round } };

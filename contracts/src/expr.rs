@@ -229,6 +229,20 @@ impl Expr {
         }
     }
 
+    /// Every whole number it mentions, in order of appearance.
+    pub fn numbers(&self) -> Vec<i128> {
+        match self {
+            Expr::Int(value) => vec![*value],
+            Expr::Name(_) => Vec::new(),
+            Expr::Not(inner) => inner.numbers(),
+            Expr::Binary(_, left, right) => [left.numbers(), right.numbers()].concat(),
+            Expr::In(item, list) => {
+                std::iter::once(&**item).chain(list).flat_map(Expr::numbers).collect()
+            }
+            Expr::Call(_, arguments) => arguments.iter().flat_map(Expr::numbers).collect(),
+        }
+    }
+
     /// Its value in this scope.
     pub fn eval<'a>(&'a self, scope: &'a dyn Scope) -> Result<Value<'a>, ExprError> {
         match self {

@@ -12,7 +12,7 @@ use std::fmt;
 #[derive(Arbitrary)]
 enum Input<'a> {
     Mutant(Mutant),
-    Words(Vec<(u8, Edit)>),
+    Words(Vec<(u16, Edit)>),
     Kernel(Kernel, Vec<Edit>),
     Bytes(&'a [u8]),
 }
@@ -26,7 +26,7 @@ impl Input<'_> {
                 for (word, edit) in all {
                     text.push_str(words()[usize::from(*word) % words().len()]);
                     text.push([' ', '\n'][usize::from(*word) % 2]);
-                    if *word > 200 {
+                    if *word % 5 == 0 {
                         edit.apply(&mut text);
                     }
                 }

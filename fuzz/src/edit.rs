@@ -11,7 +11,7 @@ const LONGEST_BYTES: usize = 64 << 10;
 #[derive(Arbitrary, Debug, Clone, Copy)]
 pub enum Edit {
     /// A token becomes a word of its kind: a modifier, a register, a number or a sign.
-    Word { at: u16, word: u8 },
+    Word { at: u16, word: u16 },
     /// A token becomes a number.
     Number { at: u16, value: i32 },
     /// A token becomes another one of the text.
@@ -19,9 +19,9 @@ pub enum Edit {
     /// Two tokens change places.
     Exchange { at: u16, with: u16 },
     /// A word stands before a token.
-    Insert { at: u16, word: u8 },
+    Insert { at: u16, word: u16 },
     /// A statement stands before a line.
-    Statement { at: u16, word: u8 },
+    Statement { at: u16, word: u16 },
     /// A line is said again elsewhere.
     Line { at: u16, from: u16 },
     /// A line of another piece comes in.

@@ -3,7 +3,8 @@
 use arbitrary::Arbitrary;
 use ptx_vm::{
     BufferId, Coverage, Entry, FaultKind, Launch, LaunchError, Limits, Memory, Module, Options,
-    Schedule, Stats, Stop, Watch, launch, launch_watched, marks, portably,
+    Schedule, Stats, Stop, Swizzle, TENSOR_MAP_BYTES, TensorMap, TensorType, Watch, launch,
+    launch_watched, marks, portably,
 };
 
 /// How a kernel is launched. Small numbers stand for themselves, large ones for what no GPU takes.
@@ -12,6 +13,7 @@ pub struct Setup {
     grid: [u8; 3],
     block: [u8; 3],
     dynamic_shared: u8,
+    cluster: u8,
     /// What each parameter holds.
     parameters: [u8; 12],
     /// Of the schedule in another order.
@@ -48,7 +50,12 @@ pub fn module(text: &str, setup: &Setup, initialised: bool) {
 }
 
 fn kernel(text: &str, module: &Module, entry: &Entry, setup: &Setup, initialised: bool) {
-    let options = Options { checks: !setup.unchecked, strict: setup.strict, ..Options::default() };
+    let options = Options {
+        checks: !setup.unchecked,
+        strict: setup.strict,
+        cluster: setup.cluster(),
+        ..Options::default()
+    };
     let outcome = setup.run(module, entry, &options, false);
     let portable = portably(|| {
         let module = Module::parse(text).expect("it was parsed before");
@@ -149,11 +156,30 @@ impl Setup {
         Outcome { result, coverage, contents: contents.into() }
     }
 
-    /// Pointers, also wrong ones, and small numbers.
+    /// Most launches have none; some of the others are more than a GPU takes.
+    fn cluster(&self) -> Option<[u32; 3]> {
+        match self.cluster {
+            0..=179 => None,
+            n @ 180..=239 => Some([1 + u32::from(n) % 3, 1 + u32::from(n) / 3 % 2, 1]),
+            n => Some([EXTENTS[usize::from(n) % 8], 1, 1 + u32::from(n) % 16]),
+        }
+    }
+
+    /// Pointers, also wrong ones, small numbers and tensor maps.
     fn parameters(&self, entry: &Entry, memory: &Memory, buffers: [BufferId; 4]) -> Vec<u8> {
         let mut bytes = vec![0; entry.parameter_bytes() as usize];
         for (i, parameter) in entry.parameters().iter().enumerate() {
             let choice = u64::from(self.parameters[i % self.parameters.len()]);
+            let at = parameter.offset_bytes as usize;
+            if u64::from(parameter.size_bytes) == TENSOR_MAP_BYTES as u64 {
+                let address = memory.address(buffers[(choice % 4) as usize], 0);
+                if let (Ok(map), Some(to)) =
+                    (tensor_map(choice, address).encode(), bytes.get_mut(at..at + TENSOR_MAP_BYTES))
+                {
+                    to.copy_from_slice(&map);
+                }
+                continue;
+            }
             let value = match (parameter.size_bytes, choice) {
                 (8, 0..=235) => {
                     memory.address(buffers[((choice + i as u64) % 4) as usize], choice / 32 * 16)
@@ -164,7 +190,6 @@ impl Setup {
                 (_, 236..=245) => u64::from(1.5f32.to_bits()),
                 (_, _) => u64::MAX >> (choice % 8),
             };
-            let at = parameter.offset_bytes as usize;
             let len = bytes.len().saturating_sub(at).min(parameter.size_bytes.min(8) as usize);
             bytes[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
         }
@@ -172,11 +197,31 @@ impl Setup {
     }
 }
 
+/// Maps of one to five dimensions over a buffer, also beyond it, and a few that no driver encodes.
+fn tensor_map(choice: u64, address: u64) -> TensorMap {
+    let (ty, dims, strides, box_dims): (_, &[u64], &[u64], &[u32]) = match choice / 4 % 8 {
+        0 | 1 => (TensorType::U32, &[16, 16], &[64], &[8, 8]),
+        2 => (TensorType::F32, &[256], &[], &[64]),
+        3 => (TensorType::Bf16, &[32, 8, 4], &[64, 512], &[8, 4, 2]),
+        4 => (TensorType::F16, &[8, 2, 2, 2, 3], &[16, 32, 64, 128], &[8, 2, 1, 2, 3]),
+        5 => (TensorType::U8, &[1 << 32, 1 << 20], &[1 << 33], &[16, 16]),
+        6 => (TensorType::F64, &[31, 9], &[256], &[2, 255]),
+        _ => (TensorType::U32, &[3, 5], &[16], &[3, 5]),
+    };
+    let mut map = TensorMap::tiled(ty, address, dims, strides, box_dims);
+    map.swizzle = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128][(choice / 64) as usize];
+    if choice % 32 == 5 {
+        map.element_strides[0] = 2;
+    }
+    map
+}
+
 fn extents(bytes: [u8; 3], along_x: u32) -> [u32; 3] {
     let mut axis = 0;
     bytes.map(|byte| {
         axis += 1;
         match u32::from(byte) {
+            200..=249 if axis == 1 && along_x > 32 => 128,
             n @ 0..=249 => 1 + n % if axis == 1 { along_x } else { 2 },
             n => EXTENTS[n as usize % 8],
         }

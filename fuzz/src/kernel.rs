@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-/// A module with one kernel, `k`, of three pointers and a number.
+/// A module with one kernel, `k`, of three pointers, a number and a tensor map.
 #[derive(Clone)]
 pub struct Kernel {
     /// The module.
@@ -17,7 +17,7 @@ pub struct Kernel {
     pub initialised: bool,
 }
 
-const PARAMETERS: &str = ".param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n";
+const PARAMETERS: &str = ".param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n, .param .align 64 .b8 t[128]";
 
 /// The templates of each group.
 fn templates() -> &'static HashMap<&'static str, Vec<&'static str>> {
@@ -112,6 +112,17 @@ const OFFSETS: &[&str] = &[
     "-9223372036854775808",
     "4294967295",
 ];
+/// Of what a copy takes and an mbarrier expects.
+const COUNTS: &[&str] = &["16", "64", "128", "256", "1024", "0", "8", "0xfffff", "-16"];
+/// Matrix descriptors but for their start: plain, swizzled by 32 and 128 bytes, with a base offset, far.
+const DESCRIPTORS: &[&str] = &[
+    "0x0000001000080000",
+    "0x0000001000080000",
+    "0x4000004000010000",
+    "0xC000001000010000",
+    "0x4002004000010000",
+    "0x80003fff3fff0000",
+];
 const LABELS: u8 = 6;
 
 impl<'a> Arbitrary<'a> for Kernel {
@@ -136,15 +147,15 @@ impl Writer<'_, '_> {
     fn module(&mut self) -> Result<()> {
         let shared = *self.u.choose(&[
             1024u32,
-            1024,
+            4096,
             64,
             1024,
             48 << 10,
-            1024,
+            4096,
             227 << 10,
             0,
             1024,
-            1024,
+            8192,
             1 << 20,
         ])?;
         let align = *self.u.choose(&[16u32, 8, 128, 1024])?;
@@ -187,18 +198,41 @@ impl Writer<'_, '_> {
             "",
             "",
             "\n.reqnctapercluster 2",
-            "",
+            "\n.reqntid 128",
         ])?;
         _ = writeln!(self.out, ".visible .entry k({PARAMETERS}){bound}\n{{");
         self.declarations(local);
         self.out.push_str("ld.param.u64 %d1, [a];\nld.param.u64 %d2, [b];\nld.param.u64 %d3, [c];\nld.param.u32 %r1, [n];\n");
         self.out.push_str("mov.u32 %r2, %tid.x;\nmad.wide.u32 %d4, %r2, 4, %d1;\nmad.wide.u32 %d5, %r2, 16, %d2;\n");
-        self.out.push_str("mov.u32 %r3, s;\nmad.lo.u32 %r4, %r2, 4, %r3;\nmad.lo.u32 %r5, %r2, 16, %r3;\nsetp.lt.u32 %p1, %r2, 16;\n");
+        self.out.push_str("mov.u32 %r3, s;\nmad.lo.u32 %r4, %r2, 4, %r3;\nmad.lo.u32 %r5, %r2, 16, %r3;\nsetp.lt.u32 %p1, %r2, 16;\nsetp.eq.u32 %p2, %r2, 0;\n");
+        self.for_tensors(shared)?;
         self.labels = 0;
         let count = self.u.int_in_range(1..=24)?;
         self.statements(count, 0)?;
         self.rest_of_labels();
         self.out.push_str("ret;\n}\n");
+        Ok(())
+    }
+
+    /// What the Hopper instructions take: `%d10` the tensor map, `%d11` a matrix descriptor, `%r12` shared
+    /// memory of the next block of a cluster; the first of the shared memory may be full.
+    fn for_tensors(&mut self, shared: u32) -> Result<()> {
+        let strides = *self.u.choose(DESCRIPTORS)?;
+        _ = writeln!(
+            self.out,
+            "mov.b64 %d10, t;\ncvta.param.u64 %d10, %d10;\nshr.u32 %r12, %r3, 4;\ncvt.u64.u32 %d11, %r12;\nor.b64 %d11, %d11, {strides};\n\
+             mov.u32 %r12, %cluster_ctarank;\nxor.b32 %r12, %r12, 1;\nmapa.shared::cluster.u32 %r12, %r3, %r12;"
+        );
+        if self.u.arbitrary()? {
+            let end = shared.min(4096) & !15;
+            _ = writeln!(
+                self.out,
+                "mov.u32 %r13, %ntid.x;\nshl.b32 %r13, %r13, 4;\nshl.b32 %r14, %r2, 4;\n\
+                 F: setp.ge.u32 %p3, %r14, {end};\n@%p3 bra G;\nadd.u32 %r15, %r3, %r14;\n\
+                 st.shared.v4.u32 [%r15], {{%r14, %r14, %r14, %r14}};\nadd.u32 %r14, %r14, %r13;\nbra F;\n\
+                 G: fence.proxy.async;\nbar.sync 0;"
+            );
+        }
         Ok(())
     }
 
@@ -244,7 +278,7 @@ impl Writer<'_, '_> {
 
     fn statements(&mut self, count: usize, depth: u32) -> Result<()> {
         for _ in 0..count {
-            match self.u.int_in_range(0..=15u8)? {
+            match self.u.int_in_range(0..=19u8)? {
                 0 => self.label(),
                 1 if depth < 3 => self.counted_loop(depth)?,
                 2 if depth < 3 => self.branch_around(depth)?,
@@ -252,6 +286,7 @@ impl Writer<'_, '_> {
                 4..=6 => self.instruction("arithmetic")?,
                 7..=8 => self.instruction("floating")?,
                 9..=12 => self.instruction("memory")?,
+                13..=16 => self.instruction("hopper")?,
                 _ => self.instruction("warp")?,
             }
         }
@@ -290,7 +325,9 @@ impl Writer<'_, '_> {
             // A call has variables of its own.
             self.out.push_str("{\n.param .b32 x;\n.param .b32 y;\n.param .b64 z;\nst.param.b32 [y], %r1;\nst.param.b64 [z], %d1;\n");
         }
-        match self.u.int_in_range(0..=7u8)? {
+        match self.u.int_in_range(0..=8u8)? {
+            _ if template.starts_with('@') => {}
+            8 => self.out.push_str("@%p2 "),
             0 => self.out.push_str("@%p1 "),
             1 => self.out.push_str("@!%p1 "),
             2 => {
@@ -325,14 +362,16 @@ impl Writer<'_, '_> {
             "y" => self.register_or("%g", 8, DOUBLE),
             "m" => self.register_or("%r", 0, MASKS),
             "n" => {
-                let n = *self.u.choose(&["0", "1", "2", "4", "15", "16", "32", "64", "-1"])?;
-                self.out.push_str(n.trim_start_matches('-'));
-                Ok(())
+                self.of(&["0", "1", "2", "4", "15", "16", "32", "64", "1"])
             }
             "a" => self.place(&["%d4", "%d5", "%d1", "%d2", "%d3", "%d6", "%d7"]),
             "s" => self.place(&["%r4", "%r5", "s", "%r3", "%r6", "e", "%r7"]),
             "l" => self.place(&["l", "%d8"]),
             "b" => self.place(&["s"]),
+            "c" => self.place(&["%r12", "%r12", "%r4", "%r6", "s"]),
+            "t" => self.of(&["%d10", "%d10", "%d10", "%d10", "%d6", "%d1", "s"]),
+            "w" => self.of(&["%d11", "%d11", "%d11", "%d11", "%d6", "%d9"]),
+            "z" => self.register_or("%r", 2, COUNTS),
             _ => {
                 let label = self.u.int_in_range(0..=LABELS - 1)?;
                 _ = write!(self.out, "L{label}");
@@ -344,6 +383,11 @@ impl Writer<'_, '_> {
     fn register(&mut self, family: &str, count: u8) -> Result<()> {
         let n = self.u.int_in_range(0..=count - 1)?;
         _ = write!(self.out, "{family}{n}");
+        Ok(())
+    }
+
+    fn of(&mut self, all: &[&str]) -> Result<()> {
+        self.out.push_str(self.u.choose(all)?);
         Ok(())
     }
 

@@ -16,6 +16,7 @@ const TEXTS: &[&str] = texts! {
     "vm/tests/ptx/gemm.sm80.ptx" "vm/tests/ptx/misc.sm90.ptx" "vm/tests/ptx/pipeline.sm80.ptx"
     "vm/tests/ptx/sim.sm80.ptx" "vm/tests/ptx/sim.sm121a.ptx" "vm/tests/ptx/topk.sm90.ptx"
     "vm/tests/ptx/triton/softmax.sm80.ptx" "vm/tests/ptx/triton/matmul_fp8e5.sm90.ptx"
+    "vm/tests/hardware/cluster.ptx"
 };
 
 /// Every kernel of the texts that is small enough, as a module of its own.
@@ -31,7 +32,7 @@ fn split(text: &str) -> Vec<String> {
     let mut kernels: Vec<String> = Vec::new();
     let mut within = false;
     for line in text.lines() {
-        if line.is_empty() || line.starts_with("//") || line.starts_with(".file") {
+        if line.is_empty() || line.trim_start().starts_with("//") || line.starts_with(".file") {
             continue;
         }
         if line.contains(".entry") {

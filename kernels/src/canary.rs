@@ -5,6 +5,7 @@
 pub mod canary_experts;
 pub mod canary_row_sum;
 pub mod canary_rows;
+pub mod canary_step;
 pub mod canary_steps;
 
 use crate::registry::PlanFn;

@@ -34,7 +34,7 @@ pub const CANARY: Kernel =
 
 /// Kernels that are right and can be told to be wrong, each with its faults: what clauses and relations
 /// are shown on.
-pub const TEST_KERNELS: [(Kernel, &[Planted]); 3] = [
+pub const TEST_KERNELS: [(Kernel, &[Planted]); 4] = [
     (
         Kernel { family: "canary", name: "canary_rows", plan: crate::canary::canary_rows::plan },
         crate::canary::canary_rows::PLANTED,
@@ -50,6 +50,10 @@ pub const TEST_KERNELS: [(Kernel, &[Planted]); 3] = [
             plan: crate::canary::canary_experts::plan,
         },
         crate::canary::canary_experts::PLANTED,
+    ),
+    (
+        Kernel { family: "canary", name: "canary_step", plan: crate::canary::canary_step::plan },
+        crate::canary::canary_step::PLANTED,
     ),
 ];
 

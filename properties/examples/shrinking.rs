@@ -1,12 +1,14 @@
 //! How small failures get, over planted ones of every contract: the table of properties/SHRINKING.md.
-//! `cargo run --release -p properties --example shrinking [FAILURES A CONTRACT] > properties/SHRINKING.md`
+//! `cargo run --release -p properties --example shrinking [--show] [FAILURES A CONTRACT] > properties/SHRINKING.md`
+//! With `--show`, the shrunk case of each contract that has the most elements goes to standard error.
 
+use contracts::case_yaml::write_case;
 use properties::check::ToolError;
 use properties::mutate::shrunk::{Kernels, Planted, planted};
 use properties::subject::known_subjects;
 
 /// Failures planted in each kernel, unless another number is asked for.
-const FAILURES: usize = 36;
+const FAILURES: usize = 20;
 /// One shrunk case in this many has every single edit tried on it once more.
 const EVERY: usize = 4;
 const SEED: u64 = 6;
@@ -19,12 +21,16 @@ struct Line {
 }
 
 fn main() -> Result<(), ToolError> {
-    let asked = std::env::args().nth(1).and_then(|count| count.parse().ok());
-    let count = asked.unwrap_or(FAILURES);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let shows = arguments.iter().any(|argument| argument == "--show");
+    let count = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(FAILURES);
     let mut lines = Vec::new();
     for subject in known_subjects() {
         let (kernels, failures) = planted(subject, count, SEED)?;
         eprintln!("{}: {} failures shrunk", subject.name(), failures.len());
+        if shows {
+            show(&failures);
+        }
         let again = tried_again(&kernels, &failures)?;
         lines.push(Line { name: subject.name(), failures, again });
     }
@@ -44,6 +50,16 @@ fn tried_again(kernels: &Kernels<'_>, failures: &[Planted]) -> Result<[usize; 3]
         }
     }
     Ok(again)
+}
+
+/// The shrunk case a reader has to look at longest.
+fn show(failures: &[Planted]) {
+    let Some(worst) = failures.iter().max_by_key(|failure| failure.elements()[1]) else { return };
+    let Planted { subject, mutant, shrunk, .. } = worst;
+    if let Some(mutant) = mutant {
+        eprintln!("{} line {}: {} became {}", mutant.entry, mutant.line, mutant.was, mutant.now);
+    }
+    eprintln!("{}\n{}", shrunk.verdict, write_case(&shrunk.case, subject.contract, None));
 }
 
 fn print(lines: &[Line]) {
@@ -79,17 +95,23 @@ fn row(name: &str, failures: &[&Planted], again: [usize; 3]) {
     let seconds = of(&|failure| failure.seconds);
     let unfinished = failures.iter().filter(|failure| !failure.shrunk.finished).count();
     println!(
-        "| {name} | {} | {} | {} | {} | {} | {} | {:.3} | {:.3} | {unfinished} | {} | {} | {} |",
+        "| {name} | {} | {} | {} | {} | {} | {} | {} | {} | {unfinished} | {} | {} | {} |",
         failures.len(),
         before(50),
         after(50),
         after(90),
         judged(50),
         judged(90),
-        seconds(50),
-        seconds(90),
+        shown(seconds(50)),
+        shown(seconds(90)),
         again[0],
         again[1],
         again[2],
     );
+}
+
+/// Seconds; the system counts what a thread ran in steps of this size.
+fn shown(seconds: f64) -> String {
+    const STEP: f64 = 0.004;
+    if seconds < STEP { format!("< {STEP}") } else { format!("{seconds:.3}") }
 }

@@ -180,6 +180,45 @@ fn changes_of_the_base_are_not_the_head_s() {
     );
 }
 
+/// Merges that went both ways leave two commits where the lines part: what the head undid of one of them
+/// is not seen from the other, and a reader is told.
+#[test]
+fn lines_that_part_twice_are_told() {
+    let clone = Clone::new();
+    clone.git(&["switch", "--quiet", "--create", "change"]);
+    clone.replace(CONTRACT, "spare: [0, 2]", "spare: [0, 3]");
+    clone.commit("of the change");
+    clone.git(&["switch", "--quiet", "main"]);
+    clone.replace(CONTRACT, "times: 2.5", "times: 2.0");
+    clone.commit("of the base");
+    clone.git(&["tag", "main_then"]);
+    clone.git(&["merge", "--quiet", "--no-edit", "change"]);
+    clone.git(&["switch", "--quiet", "change"]);
+    clone.git(&["merge", "--quiet", "--no-edit", "main_then"]);
+    clone.replace(CONTRACT, "times: 2.0", "times: 2.5");
+    clone.commit("undone");
+    let crossed = clone.review(&["--base", "main", "--head", "change"]);
+    assert!(crossed.out.contains("part at 2 commits"), "{crossed:?}");
+    // As the note says.
+    clone.git(&["merge", "--quiet", "--no-edit", "main"]);
+    let merged = clone.review(&["--base", "main", "--head", "change"]);
+    assert_eq!(merged.code, 1, "{merged:?}");
+    assert!(merged.out.contains("25 % looser") && !merged.out.contains("note:"), "{merged:?}");
+}
+
+#[test]
+fn a_branch_that_only_the_remote_has_is_named() {
+    let (origin, clone) = (Clone::new(), Clone { folder: TempDir::new().expect("a folder") });
+    let from = format!("file://{}", origin.folder.path().display());
+    clone.git(&["clone", "--quiet", &from, "."]);
+    clone.git(&["switch", "--quiet", "--create", "change"]);
+    clone.git(&["branch", "--quiet", "-D", "main"]);
+    let said = clone.review(&["--base", "main"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.error.contains("`main` names no commit here, but `origin/main` does"), "{said:?}");
+    assert_eq!(clone.review(&["--base", "origin/main"]).code, 0);
+}
+
 #[test]
 fn names_that_are_no_commits_are_never_options() {
     let clone = Clone::new();
@@ -341,6 +380,14 @@ fn names_that_are_no_text_are_two_files() {
         "{}",
         gone.out
     );
+    // What git does not have yet is read under its own name too.
+    let pads = std::fs::read(clone.path("corpora/scale_rows/pads.yaml")).expect("a case");
+    std::fs::write(named(0xff), &pads).expect("written");
+    std::fs::write(named(0xfd), &pads).expect("written");
+    let said = clone.review(&["--base", "main"]);
+    assert!(said.out.contains("odd_\\xff.yaml edited"), "{}", said.out);
+    assert!(!said.out.contains("odd_\\xff.yaml deleted"), "{}", said.out);
+    assert!(said.out.contains("`regressions.odd_\\xfd`"), "{}", said.out);
 }
 
 #[test]

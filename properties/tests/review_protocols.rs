@@ -202,6 +202,52 @@ fn histories_and_protocols_that_go_are_seen() {
 }
 
 #[test]
+fn a_protocol_that_goes_is_explained_beside_the_contracts() {
+    let whole = tree("base", Some(shipped()), &[]);
+    let kernel = contracts::source("argmax_rows").expect("a source");
+    let entry = "- {clauses: [contracts.speculative_round], because: \"rounds are the scheduler's now, which has a protocol of its own\", link: \"https://example.org/issues/9\"}\n";
+    let with = |history: &str| {
+        let files =
+            [("contracts/selection/argmax_rows.yaml", kernel), ("contracts/history.yaml", history)];
+        Tree::in_memory("head", files.map(|(path, text)| (path.to_owned(), text.to_owned())))
+    };
+    assert_eq!(between(&whole, &with("[]\n")).unjustified(), 1);
+    assert_eq!(between(&whole, &with(entry)).unjustified(), 0);
+}
+
+/// A protocol that nothing embeds judges nothing, and two files of one name are one contract.
+#[test]
+fn a_protocol_hides_in_no_registry_and_behind_no_other_file() {
+    let kernel = contracts::source("argmax_rows").expect("a source");
+    let tree = |name: &str, embedded: &str, more: Option<(&str, &str)>| {
+        let registry = format!("const PROTOCOLS: &[Source] = embed! {{ {embedded} }};\n");
+        let files = [
+            ("contracts/selection/argmax_rows.yaml", kernel),
+            (PATH, shipped()),
+            ("contracts/src/builtin.rs", registry.as_str()),
+        ];
+        let files = files.into_iter().chain(more);
+        let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
+        Tree::in_memory(name, files.collect::<Vec<_>>())
+    };
+    let base = tree("base", "transaction { speculative_round }", None);
+    let lost = between(&base, &tree("head", "transaction { }", None));
+    let (_, change) = lost.changes().next().expect("a change");
+    assert_eq!(
+        (change.class, change.clause.as_str()),
+        (Class::Loosened, "registry.speculative_round")
+    );
+    assert_eq!(lost.unjustified(), 1);
+    let weak = edited("launches: 6", "launches: 2");
+    for other in [weak.as_str(), kernel] {
+        let more = Some(("contracts/another/speculative_round.yaml", other));
+        let twice = tree("head", "transaction { speculative_round }", more);
+        let error = review(&base, &twice).err().expect("an error").to_string();
+        assert!(error.contains("a contract has one file"), "{error}");
+    }
+}
+
+#[test]
 fn a_protocol_that_does_not_load_names_its_file() {
     let head = tree("head", Some(&edited("events: 40", "events: forty")), &[]);
     let error = review(&tree("base", Some(shipped()), &[]), &head).err().expect("an error");

@@ -86,6 +86,41 @@ pub fn canary_experts(inputs: &Inputs) -> Outputs {
     Outputs { tensors: vec![("y", y)] }
 }
 
+/// Reads k f32 `[N,Hk,D]`, v f32 `[N,Hv,D]`, s f32 `[slots,Hv,D]` and the scalar `scale`. Returns `s` after
+/// one row of each sequence with a slot, and `o`; the magnitude `paths` is the sum of what was added, by
+/// size.
+///
+/// # Panics
+/// If a name is missing.
+pub fn canary_step(inputs: &Inputs) -> Outputs {
+    let (k, v, s) = (inputs.tensor("k"), inputs.tensor("v"), inputs.tensor("s"));
+    let (key_heads, heads, columns) =
+        (k.shape[1] as usize, v.shape[1] as usize, v.shape[2] as usize);
+    let (key, value, mut state) = (k.to_f64(), v.to_f64(), s.to_f64());
+    let mut sizes: Vec<f64> = state.iter().map(|one| one.abs()).collect();
+    let (row, scale) = (heads * columns, inputs.scalar("scale"));
+    let mut o = (vec![0.0; value.len()], vec![0.0; value.len()]);
+    for (n, slot) in inputs.list("slot").iter().enumerate() {
+        let Ok(slot) = usize::try_from(*slot) else { continue };
+        for at in 0..row {
+            let key_head = at / columns * key_heads / heads;
+            let product =
+                key[(n * key_heads + key_head) * columns + at % columns] * value[n * row + at];
+            let held = slot * row + at;
+            state[held] += product;
+            sizes[held] += product.abs();
+            o.0[n * row + at] = scale * state[held];
+            o.1[n * row + at] = scale * sizes[held];
+        }
+    }
+    let real = |(value, paths)| Expected::Real {
+        value,
+        magnitudes: vec![("paths", paths)],
+        measures: Vec::new(),
+    };
+    Outputs { tensors: vec![("s", real((state, sizes))), ("o", real(o))] }
+}
+
 /// Reads k f32 `[rows,Hk,D]`, v f32 `[rows,Hv,D]`, s f32 `[slots,Hv,D]` and the scalar `scale`. Returns `s`
 /// after the last row of each sequence, `o`, `snap` and `bound`, the first sequence's rows under a tag; the magnitude
 /// `paths` is the sum of what was added, by size.

@@ -26,6 +26,7 @@ pub fn canary_reference(name: &str) -> Option<Reference> {
         "canary_row_sum" => Some(crate::canary::canary_row_sum),
         "canary_experts" => Some(crate::canary::canary_experts),
         "canary_rows" => Some(crate::canary::canary_rows),
+        "canary_step" => Some(crate::canary::canary_step),
         "canary_steps" => Some(crate::canary::canary_steps),
         _ => None,
     }

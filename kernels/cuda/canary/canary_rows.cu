@@ -38,6 +38,8 @@ enum Fault {
   kDenseOut = 22,          // takes rows of z for dense
   kPoisonRead = 23,        // one result depends on what dead rows hold
   kPackedRows = 26,        // takes rows of z for dense where another tensor lies between them
+  kPastStatus = 27,        // stores behind the status
+  kQuietOnly = 28,         // y of a signalling NaN is 0
   kNanOtherHead = 25,      // z of a NaN makes the same column of the next head NaN
   kNanPayload = 100,       // y of a NaN has another payload
   kTruncates = 101,        // z rounded toward zero
@@ -69,6 +71,17 @@ template <>
 __device__ __forceinline__ float unit<__half>() { return 0x1p-11f; }
 template <>
 __device__ __forceinline__ float unit<__nv_bfloat16>() { return 0x1p-8f; }
+
+// Whether the bits are a NaN without the bit that makes it quiet.
+__device__ __forceinline__ bool is_signalling(float x) {
+  return isnan(x) && !(__float_as_uint(x) & 0x400000u);
+}
+__device__ __forceinline__ bool is_signalling(__half x) {
+  return (__half_as_ushort(x) & 0x7fffu) > 0x7c00u && !(__half_as_ushort(x) & 0x200u);
+}
+__device__ __forceinline__ bool is_signalling(__nv_bfloat16 x) {
+  return (__bfloat16_as_ushort(x) & 0x7fffu) > 0x7f80u && !(__bfloat16_as_ushort(x) & 0x40u);
+}
 
 // Toward zero.
 __device__ __forceinline__ float toward_zero(float x, float*) { return x; }
@@ -140,6 +153,7 @@ __device__ void rows_of(const T* x, const i64* ids, float* w, const float* a, T*
       T copied = given;
       if (fault == kSignOfZero && value == 0.0f) copied = narrow<T>(0.0f);
       if (fault == kNanDropped && isnan(value)) copied = narrow<T>(0.0f);
+      if (fault == kQuietOnly && is_signalling(given)) copied = narrow<T>(0.0f);
       if (fault == kNanPayload && isnan(value)) copied = narrow<T>(__uint_as_float(0x7fffffffu));
       any_nan |= isnan(value);
       const i64 weight = fault == kWeightOfFirst && column == call.columns - 1 ? 0 : column;
@@ -189,6 +203,7 @@ __device__ void rows_of(const T* x, const i64* ids, float* w, const float* a, T*
     for (int round = 0; round < 1000 && *(volatile int*)status >= 0; ++round) {
     }
   }
+  if (fault == kPastStatus && lane == 0) *(volatile int*)(status + 1) = first_bad;
   if (fault == kStoresWeight && lane == 0) *(volatile float*)w = *(volatile float*)w;
   if (fault == kStoresPad && lane == 0 && call.count > 1 && call.y_row > row_elements &&
       call.y_row < 2 * row_elements) {

@@ -30,13 +30,19 @@ enum Fault {
   kOrderOfBlocks = 10,     // on whether blocks arrive by number
   kTicketKept = 11,        // the counter of blocks is not cleared
   kBoundKept = 12,         // rows are bounded by what an earlier launch stored
+  kExactIgnored = 13,      // two roundings a product where one is promised
+  kNanBefore = 14,         // NaN reaches the outputs of the two rows before its own two
   kTicketCleared = 100,    // counts blocks, and clears the counter
   kBoundRenewed = 101,     // stores the bound, and reads its own
-  kOtherRounding = 102,    // two roundings a product, always
+  kOtherRounding = 102,    // two roundings a product, wherever one is not promised
+  kNanOfChunk = 103,       // NaN reaches the outputs of its own two rows
 };
 
 // What tells a stored bound from anything else in its place.
 constexpr i64 kBoundTag = 0x5a5a40;
+
+// What the call chose.
+constexpr int kFour = 1, kSecond = 2, kExact = 4, kWhole = 8;
 
 }  // namespace
 
@@ -75,18 +81,27 @@ extern "C" __global__ void __launch_bounds__(32) canary_steps_f32(
       const i64 row = cu[n] + t;
       const float key = k[row * k_stride + key_head * columns + d];
       const float value = v[row * v_stride + head * columns + d];
-      const bool other = fault == kOtherRounding || (fault == kBatchVariant && sequences > 1) ||
-                         (fault == kChunkVariant && (variant & 1) && t < 2) ||
-                         (fault == kParityOfRow && !(variant & 1) && (t & 1)) ||
-                         (fault == kPlaceOfState && (slot & 1)) ||
-                         (fault == kHeadsBeyondTwo && head >= 2) ||
-                         (fault == kPitchOfRows && v_stride > value_heads * columns + 17) ||
-                         (fault == kAboveTwo && fabsf(value) > 2.0f) ||
-                         (fault == kSecondVariant && (variant & 2)) ||
-                         (fault == kOrderOfBlocks && ticket != blockIdx.x);
+      const bool otherwise = fault == kOtherRounding || (fault == kBatchVariant && sequences > 1) ||
+                             (fault == kChunkVariant && (variant & kFour) && t < 2) ||
+                             (fault == kParityOfRow && !(variant & (kFour | kWhole)) && (t & 1)) ||
+                             (fault == kPlaceOfState && (slot & 1)) ||
+                             (fault == kHeadsBeyondTwo && head >= 2) ||
+                             (fault == kPitchOfRows && v_stride > value_heads * columns + 17) ||
+                             (fault == kAboveTwo && fabsf(value) > 2.0f) ||
+                             (fault == kSecondVariant && (variant & kSecond)) ||
+                             (fault == kOrderOfBlocks && ticket != blockIdx.x);
+      const bool other = variant & kExact ? fault == kExactIgnored : otherwise;
       state = other ? __fadd_rn(__fmul_rn(key, value), state) : fmaf(key, value, state);
       apart = __fadd_rn(__fmul_rn(key, value), apart);
-      if (slot >= 0) o[row * o_stride + head * columns + d] = scale * state;
+      float out = scale * state;
+      if ((fault == kNanBefore || fault == kNanOfChunk) && (variant & kWhole) && !(variant & kExact)) {
+        const i64 last = (t | 1) + (fault == kNanBefore ? 2 : 0);
+        for (i64 later = t + 1; later <= last && later < rows; ++later) {
+          const float then = v[(cu[n] + later) * v_stride + head * columns + d];
+          if (isnan(then)) out = then;
+        }
+      }
+      if (slot >= 0) o[row * o_stride + head * columns + d] = out;
     }
     snap[(static_cast<i64>(n) * value_heads + head) * columns + d] =
         slot < 0 ? 0.0f : fault == kSnapshotApart ? apart : state;

@@ -5,8 +5,10 @@
 mod arguments;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "planted")]
+pub mod emulated;
 mod modules;
-#[cfg(any(test, feature = "cuda"))]
+#[cfg(any(test, feature = "cuda", feature = "planted"))]
 mod slab;
 pub mod vm;
 

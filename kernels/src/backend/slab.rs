@@ -115,6 +115,10 @@ impl Layout {
     }
 
     /// Guard bands of the whole slab that the image does not hold.
+    #[cfg_attr(
+        not(any(test, feature = "cuda")),
+        expect(dead_code, reason = "what is not copied lies on a device alone")
+    )]
     pub(super) fn huge_guards(&self) -> Vec<Range<u64>> {
         let mut start = self.image_bytes;
         let mut guards = Vec::new();

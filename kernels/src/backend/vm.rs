@@ -136,7 +136,7 @@ impl VmBackend {
                 Err(Stop::Unsupported { what, ptx_line, source }) => {
                     let mut where_ = format!("{}.ptx line {ptx_line}", launch.module);
                     if let Some(source) = source {
-                        where_.push_str(&format!(", {}:{}", source.file, source.line));
+                        where_.push_str(&format!(", {source}"));
                     }
                     return Ok(Outcome::Unsupported { what, where_ });
                 }

@@ -23,10 +23,13 @@ pub const PLANTED: &[Planted] = &[
     Planted { name: "order_of_blocks", plan: plan_with::<10> },
     Planted { name: "ticket_kept", plan: plan_with::<11> },
     Planted { name: "bound_kept", plan: plan_with::<12> },
+    Planted { name: "exact_ignored", plan: plan_with::<13> },
+    Planted { name: "nan_before", plan: plan_with::<14> },
     Planted { name: "plan_remembered", plan: remembered },
     Planted { name: "ticket_cleared", plan: plan_with::<100> },
     Planted { name: "bound_renewed", plan: plan_with::<101> },
     Planted { name: "other_rounding", plan: plan_with::<102> },
+    Planted { name: "nan_of_chunk", plan: plan_with::<103> },
     Planted { name: "plan_remembered_whole", plan: remembered_whole },
 ];
 
@@ -83,7 +86,10 @@ fn plan_with<const FAULT: i32>(call: &Call) -> Result<Plan, Rejection> {
         return Ok(Plan::default());
     }
     let chosen = |name, word| call.word(name).map(|chosen| i32::from(chosen == word));
-    let variant = chosen("width", "four")? | chosen("pass", "second")? << 1;
+    let variant = chosen("width", "four")?
+        | chosen("pass", "second")? << 1
+        | chosen("rounding", "exact")? << 2
+        | chosen("width", "whole")? << 3;
     let tickets = Scratch { name: "tickets", dtype: DType::I32, shape: vec![1], zeroed: true };
     let launch = Launch {
         module: "canary_steps",

@@ -46,7 +46,12 @@ pub(crate) fn product(
     model: MatrixModel,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if vectors.is_some() {
+    if let Some(Wide { pairs }) = vectors {
+        if pairs && model == MatrixModel::H200 {
+            // SAFETY: `pairs` is set only after `detect` found every feature that `product_pairs` is
+            // compiled for.
+            return unsafe { product_pairs(warp, operands, what) };
+        }
         // SAFETY: as in `run_warp`.
         return unsafe { product_wide(warp, operands, what, model) };
     }
@@ -56,7 +61,10 @@ pub(crate) fn product(
 
 /// Proof that this processor has everything the wide build needs; `detect` alone makes one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wide(());
+pub(crate) struct Wide {
+    /// Vectors of 512 bits as well: matrix products take two rows at once.
+    pairs: bool,
+}
 
 thread_local! {
     static PORTABLY: Cell<bool> = const { Cell::new(false) };
@@ -89,10 +97,23 @@ pub(crate) fn detect() -> Option<Wide> {
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("popcnt")
             && is_x86_feature_detected!("lzcnt");
-        all.then_some(Wide(()))
+        let pairs = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        all.then_some(Wide { pairs })
     }
     #[cfg(not(target_arch = "x86_64"))]
     None
+}
+
+/// Every build that this processor can run.
+#[cfg(test)]
+pub(crate) fn builds() -> Vec<Option<Wide>> {
+    let best = detect();
+    let mut all = vec![None, best.map(|_| Wide { pairs: false }), best];
+    all.dedup_by_key(|build| build.map(|wide| wide.pairs));
+    all
 }
 
 /// One build of the functions that the loop calls rather than inlines.
@@ -358,6 +379,16 @@ fn product_wide(warp: &mut Warp, operands: &mut Operands, what: &Product, model:
         MatrixModel::H200 => products::wide::product(warp, operands, what),
         MatrixModel::F32 => products::wide::plain(warp, operands, what),
     }
+}
+
+// SAFETY: the name is this crate's alone; nothing else defines or looks it up.
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_product_pairs"))]
+#[target_feature(
+    enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt,avx512f,avx512bw,avx512dq,avx512vl"
+)]
+fn product_pairs(warp: &mut Warp, operands: &mut Operands, what: &Product) {
+    products::pairs::product(warp, operands, what);
 }
 
 /// A build that tells the launch's watch who stores what.

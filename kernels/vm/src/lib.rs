@@ -91,6 +91,7 @@ mod program;
 mod race;
 mod rare;
 mod shared;
+mod source;
 mod space;
 mod syntax;
 mod tensor_map;
@@ -109,7 +110,7 @@ pub use lcov::Lcov;
 pub use memory::{BufferId, Memory, marks};
 pub use module::{BlockInfo, Entry, Module, Parameter, ParameterType};
 pub use parse_error::{ParseError, ParseErrorKind};
-pub use syntax::SourceLine;
+pub use source::SourceLine;
 pub use tensor_map::{
     Fill, Interleave, Swizzle, TENSOR_MAP_BYTES, TensorMap, TensorMapError, TensorType,
 };

@@ -6,7 +6,7 @@ use crate::program::{
     Special, Step, Table, Vote,
 };
 use crate::rare::Rare;
-use crate::syntax::SourceLine;
+use crate::source::{Sites, SourceLine};
 use std::collections::HashMap;
 
 /// The type of a kernel parameter.
@@ -211,7 +211,7 @@ pub struct Module {
     pub(crate) entries: Vec<Entry>,
     by_name: HashMap<String, usize>,
     pub(crate) lines: Vec<String>,
-    pub(crate) files: Vec<(u32, std::sync::Arc<str>)>,
+    sites: Sites,
     /// Bytes of module-scope `.global` and `.const` variables, as every launch starts with them.
     pub(crate) data: Vec<u8>,
     /// Which of those bytes a thread may store to (`.global` ones).
@@ -246,7 +246,7 @@ impl Module {
             entries: lowered.entries,
             by_name,
             lines: text.lines().map(|line| line.trim().to_owned()).collect(),
-            files: tree.files,
+            sites: tree.sites,
             data: lowered.data,
             writable: lowered.writable,
         })
@@ -263,7 +263,7 @@ impl Module {
     }
 
     pub(crate) fn source(&self, place: Place) -> Option<SourceLine> {
-        resolve(&self.files, place.source)
+        self.sites.line(place.source?)
     }
 
     /// The PTX line as written, its words one space apart.
@@ -274,13 +274,4 @@ impl Module {
     pub(crate) fn line(&self, ptx_line: u32) -> &str {
         self.lines.get((ptx_line as usize).wrapping_sub(1)).map_or("", String::as_str)
     }
-}
-
-pub(crate) fn resolve(
-    files: &[(u32, std::sync::Arc<str>)],
-    source: Option<(u32, u32)>,
-) -> Option<SourceLine> {
-    let (file, line) = source.filter(|(_, line)| *line != 0)?;
-    let name = files.iter().find(|(number, _)| *number == file)?;
-    Some(SourceLine { file: name.1.clone(), line })
 }

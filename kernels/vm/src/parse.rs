@@ -4,6 +4,7 @@ mod operand;
 
 use crate::lexer::{Kind, Token, tokens};
 use crate::parse_error::{DEEPEST, LARGEST_ALIGN_BYTES, ParseError, ParseErrorKind};
+use crate::source::Sites;
 use crate::syntax::{
     Function, Initial, Instruction, Operand, Space, Statement, Tree, Variable, type_bytes,
 };
@@ -13,7 +14,9 @@ use std::sync::Arc;
 pub(crate) struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
-    source: Option<(u32, u32)>,
+    sites: Sites,
+    /// The site of what comes next.
+    source: Option<u32>,
     /// Lists that are open.
     depth: u32,
 }
@@ -22,8 +25,12 @@ type Parsed<T> = Result<T, ParseError>;
 
 /// Parses a whole module.
 pub(crate) fn parse(text: &str) -> Parsed<Tree<'_>> {
-    let mut parser = Parser { tokens: tokens(text), at: 0, source: None, depth: 0 };
-    parser.module()
+    let sites = Sites::default();
+    let mut parser = Parser { tokens: tokens(text), at: 0, sites, source: None, depth: 0 };
+    let mut tree = parser.module()?;
+    parser.sites.finish();
+    tree.sites = parser.sites;
+    Ok(tree)
 }
 
 impl<'a> Parser<'a> {
@@ -148,7 +155,7 @@ impl<'a> Parser<'a> {
                     self.at -= 1;
                     self.skip_line();
                 }
-                ".file" => self.file(&mut tree)?,
+                ".file" => self.file()?,
                 ".loc" => self.loc()?,
                 ".section" => self.skip_braces(),
                 ".pragma" => self.skip_to_semicolon(),
@@ -180,13 +187,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn file(&mut self, tree: &mut Tree<'a>) -> Parsed<()> {
+    fn file(&mut self) -> Parsed<()> {
         let number = self.integer32()?;
         if self.peek().kind != Kind::String {
             return self.expected("a file name");
         }
         let name: Arc<str> = self.next().text.into();
-        tree.files.push((number, name));
+        self.sites.file(number, name);
         while self.eat(b',') {
             self.at += 1;
         }
@@ -195,12 +202,21 @@ impl<'a> Parser<'a> {
 
     fn loc(&mut self) -> Parsed<()> {
         let line = self.peek().line;
-        let file = self.integer32()?;
-        let source_line = self.integer32()?;
-        self.source = Some((file, source_line));
+        let (file, source_line) = (self.integer32()?, self.integer32()?);
+        let mut rest: Vec<&str> = Vec::new();
         while self.peek().line == line && self.peek().kind != Kind::End {
-            self.at += 1;
+            rest.push(self.next().text);
         }
+        let number = |text: &&str| match number(text) {
+            Some(Operand::Int(value)) => u32::try_from(value).ok(),
+            _ => None,
+        };
+        let column = rest.first().and_then(number).unwrap_or(0);
+        let call = rest.iter().position(|word| *word == "inlined_at").and_then(|at| {
+            let place: Vec<u32> = rest[at + 1..].iter().take(3).map_while(number).collect();
+            place.try_into().ok()
+        });
+        self.source = Some(self.sites.note([file, source_line, column], call));
         Ok(())
     }
 
@@ -265,6 +281,7 @@ impl<'a> Parser<'a> {
             }
         }
         self.source = None;
+        self.sites.begin_function();
         let body = self.body()?;
         let body = Some(body);
         Ok(Function {

@@ -15,7 +15,7 @@ pub(crate) enum Rare {
     WarpgroupWait {
         pending: u32,
     },
-    /// `fence.proxy.async`, in a kernel with `wgmma`.
+    /// `fence.proxy.async`, in a module where the asynchronous proxy reads shared memory.
     ProxyFence,
     /// Stands before an instruction of a kernel with `wgmma`.
     Touches(Box<Touches>),

@@ -82,7 +82,7 @@ pub(crate) struct Shared {
     bulk_groups: Vec<(u32, u32)>,
     /// The first epoch since then.
     ordered: u64,
-    /// Times the block met, by a barrier or an mbarrier.
+    /// Times the block met: by a barrier or an mbarrier, or a thread may have learnt of others.
     meetings: u64,
     /// Stores that the asynchronous proxy cannot see.
     pub generic: Generic,
@@ -176,6 +176,11 @@ impl Shared {
     /// A thread's own instruction stores to bytes, in a kernel whose tensor cores read them.
     pub fn generic_store(&mut self, offset: u64, len: usize, by: Toucher) {
         self.generic.store(offset, len, by, self.meetings);
+    }
+
+    /// A thread may have learnt what others did.
+    pub fn learned(&mut self) {
+        self.meetings += 1;
     }
 
     /// `fence.proxy.async` by a warp.

@@ -1,15 +1,6 @@
 //! The syntax tree of a PTX module: declarations and statements as written, names unresolved.
 
-use std::sync::Arc;
-
-/// A place in the CUDA source, from `.loc`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct SourceLine {
-    /// File name as the compiler recorded it.
-    pub file: Arc<str>,
-    /// Line, from 1.
-    pub line: u32,
-}
+use crate::source::Sites;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Space {
@@ -81,7 +72,7 @@ pub(crate) struct Instruction<'a> {
     pub opcode: &'a str,
     pub operands: Vec<Operand<'a>>,
     pub line: u32,
-    pub source: Option<(u32, u32)>,
+    pub source: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -115,8 +106,8 @@ pub(crate) struct Function<'a> {
 pub(crate) struct Tree<'a> {
     pub variables: Vec<Variable<'a>>,
     pub functions: Vec<Function<'a>>,
-    /// `.file` number → name.
-    pub files: Vec<(u32, Arc<str>)>,
+    /// Where the instructions come from.
+    pub sites: Sites,
 }
 
 /// Bytes of a scalar type name (without its dot); `None` for an unknown one.

@@ -4,14 +4,15 @@
 
 mod definition;
 
-use crate::exec::access::{Target, addresses, offset, resolve};
+use crate::exec::address::{Target, addresses, offset, resolve};
 use crate::exec::machine::Machine;
 use crate::exec::warp::{Warp, lanes};
 use crate::memory::{BufferId, Memory};
 use crate::module::{Entry, Module};
 use crate::program::{Access, Atomic, AtomicOp, Reg};
 use crate::shared::Toucher;
-use crate::syntax::{SourceLine, Space};
+use crate::source::SourceLine;
+use crate::syntax::Space;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
@@ -365,7 +366,7 @@ struct At<'a>(Option<&'a SourceLine>);
 impl fmt::Display for At<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(source) => write!(f, " ({}:{})", source.file, source.line),
+            Some(source) => write!(f, " ({source})"),
             None => Ok(()),
         }
     }

@@ -491,3 +491,79 @@ fn swizzled_boxes_are_read_as_they_lie() {
         assert_eq!(got[i as usize], 3 * 64 + (((i / 4) ^ 3) * 4 + i % 4), "{i}");
     }
 }
+
+#[test]
+fn what_a_copy_reads_needs_a_proxy_fence() {
+    const STORE: &str = "st.shared.u32 [%r10], %r1;\n";
+    const MEET: &str = "bar.sync 0;\n";
+    const FENCE: &str = "fence.proxy.async.shared::cta;\n";
+    let boxes =
+        "@%p1 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {8, 2}], [%r3];\n";
+    let sums = "@%p1 cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%rd1, {8, 2}], [%r3];\n";
+    let bytes = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r3], 128;\n";
+    let totals =
+        "@%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd2], [%r3], 128;\n";
+    let by_warp_one = "setp.ge.u32 %p4, %r1, 32;\n@%p4 fence.proxy.async;\n";
+    let init = "@%p1 mbarrier.init.shared::cta.b64 [%r4], 64;\nbar.sync 0;\n";
+    let arrive = "mbarrier.arrive.shared::cta.b64 _, [%r4];\n";
+    for copy in [boxes, sums, bytes, totals] {
+        let body = |lines: &[&str]| {
+            format!(
+                "mad.lo.u32 %r10, %r1, 4, %r3;\n{}{copy}@%p1 cp.async.bulk.commit_group;\n@%p1 cp.async.bulk.wait_group 0;\n",
+                lines.concat()
+            )
+        };
+        for lines in [
+            &[STORE, MEET][..],
+            // Too early, of other memory, by another warp before the block met.
+            &[FENCE, STORE, MEET],
+            &[STORE, "fence.proxy.async.global;\n", MEET],
+            &[STORE, by_warp_one, MEET],
+            // One store was fenced, the next was not.
+            &[STORE, FENCE, MEET, "@%p1 st.shared.u32 [%r3+64], 5;\n"],
+            &[init, STORE, arrive, WAIT],
+            &[STORE, FENCE, MEET, "atom.shared.exch.b32 %r12, [%r10], 3;\n", MEET],
+        ] {
+            let found = fault(map, &body(lines));
+            assert!(matches!(found.kind, FaultKind::ProxyFence { .. }), "{found}");
+            assert_eq!(found.instruction, copy.trim_end(), "{found}");
+            let other = &found.other.as_ref().unwrap().instruction;
+            assert!(other.contains("st.shared") || other.contains("atom.shared"), "{found}");
+        }
+        for lines in [
+            &[STORE, FENCE, MEET][..],
+            &[STORE, "fence.proxy.async;\n", MEET],
+            // By the reader, or by one thread between two barriers.
+            &[STORE, MEET, FENCE],
+            &[STORE, MEET, "@%p1 fence.proxy.async;\n"],
+            &[STORE, MEET, by_warp_one, MEET],
+            &[init, STORE, arrive, WAIT, FENCE],
+            &[init, STORE, FENCE, arrive, WAIT],
+            // What is stored later, or beside what is read.
+            &[STORE, FENCE, MEET, "@%p1 st.shared.u32 [%r3+256], 5;\n"],
+            &[
+                "@%p1 st.shared.u32 [%r3+1024], 5;\n",
+                STORE,
+                MEET,
+                FENCE,
+                "@%p1 st.shared.u32 [%r3+128], 5;\n",
+            ],
+        ] {
+            silent(map, &body(lines), 1);
+        }
+    }
+}
+
+#[test]
+fn what_a_copy_brought_another_may_take_without_a_fence() {
+    let out = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r3], 128;\n@%p1 cp.async.bulk.commit_group;\n@%p1 cp.async.bulk.wait_group 0;\n";
+    let setup = silent(map, &format!("{}{out}", load("8, 2", 128)), 1);
+    assert_eq!(words(&setup.memory, setup.d)[..9], [136, 137, 138, 139, 140, 141, 142, 143, 200]);
+    // What stood there before has been overwritten.
+    let before = "mad.lo.u32 %r10, %r1, 4, %r3;\nst.shared.u32 [%r10], 5;\nbar.sync 0;\n";
+    silent(map, &format!("{before}{}{out}", load("8, 2", 128)), 1);
+    // A thread touches it up.
+    let touch = "@%p1 st.shared.u32 [%r3+4], 5;\n";
+    let found = fault(map, &format!("{}{touch}{out}", load("8, 2", 128)));
+    assert_eq!(found.kind, FaultKind::ProxyFence { offset: 4 }, "{found}");
+}

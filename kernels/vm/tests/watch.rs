@@ -278,3 +278,58 @@ fn the_value_is_followed_to_its_only_definition() {
     // An immediate is computed nowhere.
     assert_eq!(line("st.global.u32 [%rd3], 5;"), None);
 }
+
+#[test]
+fn a_line_of_an_inlined_function_names_the_call_too() {
+    let body = "\t.loc\t1 40 5\nmov.u32 %r4, 1;\n\
+                \t.loc\t2 7 3, function_name $L__info_string0, inlined_at 1 40 5\n\
+                mul.lo.s32 %r3, %r1, 3;\n\
+                \t.loc\t2 9 1, function_name $L__info_string1+4, inlined_at 2 7 3\n\
+                st.global.u32 [%rd3], %r3;\n\t.loc\t1 41 5";
+    let last = "ld.global.u32 %r3, [%rd3+4096];";
+    let text = |body: &str| kernel(body) + "\t.file\t1 \"step.cu\"\n\t.file\t2 \"row.cuh\"\n";
+    let mut memory = Memory::new();
+    let x = memory.allocate("x", 1024, &[0], marks::INIT);
+    let mut watch = Watch::new();
+    watch.add(&memory, x, 40..44);
+    again(&Module::parse(&text(body)).unwrap(), &mut memory, &mut watch, 1, 32).unwrap();
+    let write = watch.last(X, 40).unwrap();
+    let source = write.source.as_ref().unwrap();
+    assert_eq!((&*source.file, source.line), ("row.cuh", 9));
+    assert_eq!(source.to_string(), "row.cuh:9, inlined at row.cuh:7, inlined at step.cu:40");
+    let said = write.to_string();
+    assert!(said.contains("(row.cuh:7, inlined at step.cu:40)"), "computed there: {said}");
+    assert!(said.contains("st.global.u32 [%rd3], %r3 (row.cuh:9, inlined at row.cuh:7"), "{said}");
+
+    // A fault in the function, and one after it.
+    for (body, said) in [
+        (
+            body.replace("st.global.u32 [%rd3]", "st.global.u32 [%rd3+4096]"),
+            "; row.cuh:9, inlined at row.cuh:7, inlined at step.cu:40)",
+        ),
+        (format!("{body}\n{last}"), "; step.cu:41)"),
+    ] {
+        let module = Module::parse(&text(&body)).unwrap();
+        let stop = again(&module, &mut memory, &mut watch, 1, 32).unwrap_err();
+        assert!(stop.to_string().ends_with(said), "{stop}");
+    }
+}
+
+#[test]
+fn calls_of_compiled_kernels_lead_to_the_kernel() {
+    for text in [include_str!("ptx/gdn.sm121a.ptx"), include_str!("../../ptx/ple_gather.ptx")] {
+        let module = Module::parse(text).unwrap();
+        let blocks = module.entries().flat_map(|entry| entry.blocks());
+        let lines: Vec<_> = blocks.filter_map(|block| block.source.as_ref()).collect();
+        let mut inlined = 0;
+        for line in &lines {
+            let mut outermost = *line;
+            while let Some(call) = &outermost.called_from {
+                outermost = call;
+            }
+            assert!(outermost.file.ends_with(".cu"), "{line}");
+            inlined += usize::from(line.called_from.is_some());
+        }
+        assert!(0 < inlined && inlined < lines.len(), "{inlined} of {}", lines.len());
+    }
+}

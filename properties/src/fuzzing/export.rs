@@ -1,9 +1,10 @@
-//! Stored cases written out as inputs of a fuzz target. Each is decoded again before it is written: what
-//! would not start the target from exactly that case is told instead.
+//! Stored cases and histories written out as inputs of a fuzz target. Each is decoded again before it is
+//! written: what would not start the target from exactly that case is told instead.
 
 use super::seed::{Decoder, LONGEST_INPUT_BYTES, input_of};
 use crate::corpus::{self, CorpusError};
 use crate::replay;
+use crate::rounds;
 use crate::subject::Subject;
 use contracts::case::Case;
 use contracts::case_yaml::write_case;
@@ -31,18 +32,37 @@ pub fn export(
     subject: &'static Subject,
     folder: &Path,
 ) -> Result<Exported, CorpusError> {
-    let paths = corpus::files(root, subject.name())?;
+    let mut decoder = Decoder::new(subject);
+    write_inputs(root, subject.name(), folder, |path| {
+        let (_, case) = replay::read(root, path).map_err(|error| error.to_string())?;
+        input(subject, &case, &mut decoder).map_err(|why| format!("{}: {why}", path.display()))
+    })
+}
+
+/// As [`export`], of the stored histories of speculative rounds.
+///
+/// # Errors
+/// When a folder cannot be listed or written.
+pub fn export_histories(root: &Path, folder: &Path) -> Result<Exported, CorpusError> {
+    write_inputs(root, rounds::CONTRACT, folder, |path| {
+        let stored = rounds::read(path).map_err(|error| error.to_string())?;
+        let bytes = rounds::bytes_of_history(&stored.history);
+        bytes.map_err(|why| format!("{}: {why}", path.display()))
+    })
+}
+
+/// An input for every stored file that makes one.
+fn write_inputs(
+    root: &Path,
+    contract: &str,
+    folder: &Path,
+    mut input: impl FnMut(&Path) -> Result<Vec<u8>, String>,
+) -> Result<Exported, CorpusError> {
     let mut exported = Exported::default();
     let mut stems: Vec<String> = Vec::new();
-    let mut decoder = Decoder::new(subject);
-    for path in &paths {
-        let input =
-            replay::read(root, path).map_err(|error| error.to_string()).and_then(|(_, case)| {
-                input(subject, &case, &mut decoder)
-                    .map_err(|why| format!("{}: {why}", path.display()))
-            });
+    for path in &corpus::files(root, contract)? {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        match input {
+        match input(path) {
             Ok(bytes) => {
                 corpus::write_whole(&folder.join(format!("{stem}.{EXTENSION}")), &bytes)?;
                 exported.written += 1;
@@ -100,6 +120,30 @@ mod tests {
             all += files;
         }
         assert!(all >= 46, "{all} inputs");
+    }
+
+    #[test]
+    fn every_stored_history_is_an_input_and_a_broken_one_is_told() {
+        let ours = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../corpora"));
+        let root = tempfile::tempdir().expect("a folder");
+        let (stored, to) = (root.path().join(rounds::CONTRACT), root.path().join("inputs"));
+        std::fs::create_dir(&stored).expect("made");
+        let files = corpus::files(ours, rounds::CONTRACT).expect("listed");
+        for file in &files {
+            let name = file.file_name().expect("a file");
+            std::fs::copy(file, stored.join(name)).expect("copied");
+        }
+        std::fs::write(stored.join("broken.yaml"), "case: 1\n").expect("written");
+        let exported = export_histories(root.path(), &to).expect("written");
+        assert!(exported.written >= 26 && exported.written == files.len(), "{exported:?}");
+        assert_eq!(exported.refused.len(), 1, "{exported:?}");
+        assert!(exported.refused[0].contains("broken.yaml"), "{exported:?}");
+        for file in &files {
+            let stem = file.file_stem().expect("a name").to_string_lossy();
+            let bytes = std::fs::read(to.join(format!("{stem}.{EXTENSION}"))).expect("there");
+            let read = rounds::read(file).expect("it reads");
+            assert_eq!(rounds::history_of_bytes(&bytes), read.history, "{stem}");
+        }
     }
 
     #[test]

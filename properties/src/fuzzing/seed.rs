@@ -23,6 +23,9 @@ const RECORD_BYTES: usize = 8;
 pub const LONGEST_INPUT_BYTES: usize = 1 << 20;
 /// Records that change at most this many elements of a tensor change those; others its whole contents.
 const FEW_ELEMENTS: usize = 16;
+/// A text with larger sizes, tensors without elements among them, is an edit's invention: no contract
+/// draws any, and no launch counts so far.
+const LARGEST_SIZE: i64 = i32::MAX as i64;
 /// Cases remembered by their text.
 const MOST_REMEMBERED: usize = 256;
 
@@ -95,7 +98,8 @@ impl Decoder {
         let contract = self.subject.contract;
         let read = || {
             let lookup = |name: &str| (name == contract.contract).then_some(contract);
-            read_case(std::str::from_utf8(text).ok()?, "the input", &lookup).ok()
+            let case = read_case(std::str::from_utf8(text).ok()?, "the input", &lookup).ok()?;
+            case.dims.values().all(|size| *size <= LARGEST_SIZE).then_some(case)
         };
         if !self.known.contains_key(text) {
             self.known.insert(text.to_vec(), read());
@@ -314,6 +318,25 @@ mod tests {
         let _ = decoder.decode(&endless);
         assert_eq!(head_bytes(&whole), whole.len());
         assert_eq!(head_bytes(&[whole.clone(), vec![1; 24]].concat()), whole.len());
+    }
+
+    #[test]
+    fn a_text_with_sizes_beyond_all_launches_is_no_case() {
+        let subject = crate::subject::subject("argmax_rows").expect("a production subject");
+        let mut decoder = Decoder::new(subject);
+        let fixture = contracts::format::Fixture {
+            dims: [("R".to_owned(), 0), ("V".to_owned(), 1025)].into_iter().collect(),
+            ..Default::default()
+        };
+        let mut choices = Seeded { seed: 2 };
+        let drawn = crate::generate::draw_assigned(subject, &fixture, &mut choices);
+        let text = write_case(&drawn.expect("drawn"), subject.contract, None);
+        let mut decoded = |columns: &str| {
+            let text = text.replace("V: 1025", columns);
+            decoder.decode(&input_of(&text).expect("short")).0.is_ok()
+        };
+        assert!(decoded("V: 1025") && decoded("V: 9025"));
+        assert!(!decoded("V: 69000000000"));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! mutant ([`machine_code`]); one declared equivalent ([`equivalents`]) must give the kernel's own bits.
 
 pub mod changes;
+pub mod clock;
 pub mod equivalents;
 pub mod further;
 pub mod judge;

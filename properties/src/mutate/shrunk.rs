@@ -2,6 +2,7 @@
 //! that each gets wrong, and what the shrinker makes of it. Everything but the seconds follows from the
 //! seed.
 
+use super::clock::Clock;
 use super::listing::Listing;
 use super::sample::{Mutant, Sample, sample};
 use super::suite::{Suite, instruction_budget, questions};
@@ -18,7 +19,7 @@ use kernels::backend::BackendError;
 use kernels::backend::vm::VmBackend;
 use ptx_vm::{Limits, Options};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Draws within which a wrong kernel must fail to count.
 const DRAWS: u64 = 60;
@@ -164,28 +165,4 @@ fn first_failure(judge: &mut Judge, seeds: impl Iterator<Item = u64>) -> Option<
         }
     }
     None
-}
-
-/// Time that this thread ran, where the system tells it; else time that passed.
-struct Clock {
-    started: Instant,
-    ran: Option<u64>,
-}
-
-impl Clock {
-    fn start() -> Clock {
-        Clock { started: Instant::now(), ran: ran_nanoseconds() }
-    }
-
-    fn seconds(&self) -> f64 {
-        match (self.ran, ran_nanoseconds()) {
-            (Some(then), Some(now)) => now.saturating_sub(then) as f64 * 1e-9,
-            _ => self.started.elapsed().as_secs_f64(),
-        }
-    }
-}
-
-fn ran_nanoseconds() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split_whitespace().next()?.parse().ok()
 }

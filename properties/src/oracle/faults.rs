@@ -69,6 +69,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::DivergedBarrier { .. }
         | FaultKind::Cluster { .. }
         | FaultKind::CopyUnderWay
+        | FaultKind::ProxyFence { .. }
         | FaultKind::Warpgroup { .. } => "house.barriers",
         FaultKind::InstructionBudget { .. }
         | FaultKind::MemoryBudget { .. }

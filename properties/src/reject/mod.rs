@@ -152,10 +152,16 @@ fn broken_requirement(
     let requirement = contract.requires.get(name)?;
     let dims: Vec<&str> =
         requirement.that.names().into_iter().filter(|dim| base.dims.contains_key(*dim)).collect();
+    // A limit is passed by one, a multiple missed by little.
+    let limits =
+        requirement.that.numbers().into_iter().filter_map(|limit| i64::try_from(limit).ok());
+    let limits: Vec<i64> =
+        limits.flat_map(|limit| [-1, 0, 1].map(|s| limit.saturating_add(s))).collect();
     let mut tries = Vec::new();
     for dim in &dims {
         let now = base.dims[*dim];
-        let near = (-2..=2).map(|step| now + step).chain([0, 1, 2, 3, 5]);
+        let near =
+            (-2..=2).map(|step| now + step).chain([0, 1, 2, 3, 5]).chain(limits.iter().copied());
         tries.extend(near.filter(|size| *size >= 0 && *size != now).map(|size| (*dim, size)));
     }
     if tries.is_empty() {

@@ -3,19 +3,20 @@
 //! replayed. What has another name is followed by what it holds.
 
 use super::change::{Change, Class};
-use super::sides::Record;
+use super::sides::{Record, contrasted};
 use super::tree::Tree;
-use contracts::case::Case;
-use contracts::case_yaml::{CASE_LIMIT_BYTES, read_case};
+use contracts::case_yaml::{CASE_LIMIT_BYTES, read_case, write_case};
 use contracts::format::Contract;
 use contracts::load::parse_yaml_within;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// The folder of all of them.
 const ROOT: &str = "corpora";
 /// The folder of answers that other implementations gave.
 const GOLDEN: &str = "corpora/golden";
+/// Most characters of a value that two cases differ in.
+const MOST_OF_A_VALUE: usize = 60;
 
 /// The stored cases of one contract in one tree.
 #[derive(Clone, Copy)]
@@ -139,14 +140,7 @@ fn edited(
     (head, new_path): (Folder<'_>, &str),
 ) {
     let (old, new) = match (case(base, path), case(head, new_path)) {
-        (Some(old), Some(new)) => match migrated((base, path), (head, new_path)) {
-            Some(clauses) => {
-                let input = Value::Null;
-                let [old, new] = clauses.map(|clause| Stored { input: input.clone(), clause });
-                (old, new)
-            }
-            None => (old, new),
-        },
+        (Some(old), Some(new)) => migrated((base, path), (head, new_path)).unwrap_or((old, new)),
         (old, new) => return refused(record, clause, stem, old.is_some(), new.is_some()),
     };
     if old.input != new.input {
@@ -184,23 +178,24 @@ fn refused(record: &mut Record, clause: &str, stem: &str, was_case: bool, is_cas
     }
 }
 
-/// The clauses two files show, where the newer contract's history makes the same case of both: what was
-/// renamed, retired and added since is no edit.
-fn migrated(base: (Folder<'_>, &str), head: (Folder<'_>, &str)) -> Option<[String; 2]> {
+/// Two files as cases of the newer contract: what its history says was renamed, retired and added since
+/// is no edit. `None` where the contract has one version, or its history does not read both.
+fn migrated(base: (Folder<'_>, &str), head: (Folder<'_>, &str)) -> Option<(Stored, Stored)> {
     let (before, after) = base.0.contract.zip(head.0.contract)?;
     if before.version == after.version {
         return None;
     }
     let newer = if after.version > before.version { after } else { before };
-    let read = |(folder, path): (Folder<'_>, &str)| -> Option<(Case, String)> {
+    let read = |(folder, path): (Folder<'_>, &str)| -> Option<Stored> {
         let text = folder.tree.text(path).ok()?;
         let lookup = |name: &str| (name == folder.name).then_some(newer);
         let mut case = read_case(&text, path, &lookup).ok()?;
         let clause = case.found.take().map(|found| found.clause).unwrap_or_default();
-        Some((Case { contract: newer.contract.clone(), ..case }, clause))
+        let mut fields = fields(&write_case(&case, newer, None), path)?;
+        fields.remove("contract");
+        Some(Stored { input: Value::Object(fields), clause })
     };
-    let ((old, old_clause), (new, new_clause)) = (read(base)?, read(head)?);
-    (old == new).then_some([old_clause, new_clause])
+    Some((read(base)?, read(head)?))
 }
 
 /// A stored case without what its file is called and when it was written.
@@ -212,21 +207,27 @@ struct Stored {
 /// A file as a case of its folder; `None` where a replay would refuse it.
 fn case(folder: Folder<'_>, path: &str) -> Option<Stored> {
     let text = folder.tree.text(path).ok()?;
-    let mut input: Value = parse_yaml_within(&text, path, CASE_LIMIT_BYTES).ok()?;
-    let fields = input.as_object_mut()?;
+    let mut fields = fields(&text, path)?;
     let is_own = fields.remove("contract").is_none_or(|name| name == folder.name);
     let version = fields.remove("version").and_then(|version| version.as_u64()).unwrap_or(0);
     let newest = folder.contract.map_or(u64::MAX, |contract| u64::from(contract.version));
     let found = fields.remove("found").unwrap_or_default();
     let clause = found.get("clause").and_then(Value::as_str).unwrap_or_default().to_owned();
-    (is_own && version <= newest).then_some(Stored { input, clause })
+    (is_own && version <= newest).then_some(Stored { input: Value::Object(fields), clause })
+}
+
+fn fields(text: &str, path: &str) -> Option<Map<String, Value>> {
+    match parse_yaml_within(text, path, CASE_LIMIT_BYTES).ok()? {
+        Value::Object(fields) => Some(fields),
+        _ => None,
+    }
 }
 
 /// The first place where two cases differ, with both values.
 fn first_difference(before: &Value, after: &Value, path: &str) -> (String, String, String) {
     if let (Value::Object(old), Value::Object(new)) = (before, after) {
-        let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
-        for key in keys {
+        // In one order from either side.
+        for key in old.keys().chain(new.keys()).collect::<BTreeSet<_>>() {
             let inside = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
             match (old.get(key), new.get(key)) {
                 (Some(a), Some(b)) if a == b => {}
@@ -237,14 +238,9 @@ fn first_difference(before: &Value, after: &Value, path: &str) -> (String, Strin
             }
         }
     }
-    let short = |value: &Value| {
-        let text = crate::report::explain::flow(value);
-        match text.char_indices().nth(60) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text,
-        }
-    };
-    (path.to_owned(), short(before), short(after))
+    let [before, after] = [before, after].map(crate::report::explain::flow);
+    let (before, after) = contrasted(&before, &after, MOST_OF_A_VALUE);
+    (path.to_owned(), before, after)
 }
 
 /// Answers of other implementations: they belong to no contract, and no one recomputes them. One with

@@ -30,6 +30,8 @@ pub enum ReviewError {
         name: String,
         /// Whether history was cut off when this was cloned.
         shallow: bool,
+        /// What a remote has by that name.
+        remote: Option<String>,
     },
     /// The two share no commit, and none was cut off.
     Unrelated {
@@ -89,11 +91,14 @@ impl fmt::Display for ReviewError {
                 f,
                 "{folder}: no git repository to compare in: {said}; run it in a clone, or name one (--repository FOLDER)"
             ),
-            ReviewError::NoCommit { name, shallow: false } => write!(
+            ReviewError::NoCommit { name, remote: Some(remote), .. } => {
+                write!(f, "`{name}` names no commit here, but `{remote}` does; name that")
+            }
+            ReviewError::NoCommit { name, shallow: false, .. } => write!(
                 f,
                 "`{name}` names no commit here; name a branch, a tag or a commit, or fetch it first (git fetch origin {name})"
             ),
-            ReviewError::NoCommit { name, shallow: true } => write!(
+            ReviewError::NoCommit { name, shallow: true, .. } => write!(
                 f,
                 "`{name}` names no commit in this shallow clone; fetch it (git fetch --depth=1 origin {name}), or all of history (git fetch --unshallow)"
             ),
@@ -158,8 +163,8 @@ pub struct Listed {
 pub enum Stored {
     /// A regular file, by the name of its blob.
     Blob(String),
-    /// In the working tree, not as the index has it.
-    Disk,
+    /// In the working tree, not as the index has it: the file's own name, whatever its bytes.
+    Disk(PathBuf),
     /// A symbolic link or a submodule, by the name of what it holds.
     Irregular(String),
 }
@@ -201,11 +206,6 @@ impl Git {
         Ok(Git { root: PathBuf::from(root), objects: RefCell::new(None) })
     }
 
-    /// Its working tree.
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
     /// What a command prints; an error with what it says otherwise.
     fn ask<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Vec<u8>, ReviewError> {
         let answer = command(&self.root).args(arguments).output();
@@ -225,34 +225,44 @@ impl Git {
 
     /// The commit a name means.
     pub fn commit(&self, name: &str) -> Result<String, ReviewError> {
-        let missing =
-            || ReviewError::NoCommit { name: name.to_owned(), shallow: self.is_shallow() };
         // Git has no ref that begins with a dash; an option does.
         if name.is_empty() || name.starts_with('-') || name.contains(char::is_control) {
-            return Err(ReviewError::NoCommit {
-                name: name.escape_debug().to_string(),
-                shallow: false,
-            });
+            let name = name.escape_debug().to_string();
+            return Err(ReviewError::NoCommit { name, shallow: false, remote: None });
         }
-        let peeled = format!("{name}^{{commit}}");
-        let answer = self.ask(&["rev-parse", "--verify", "--quiet", "--end-of-options", &peeled]);
-        let answer = answer.map_err(|error| match error {
-            ReviewError::NoGit(_) => error,
-            _ => missing(),
-        })?;
-        let id = String::from_utf8_lossy(&answer).lines().last().unwrap_or_default().to_owned();
-        let is_id = id.len() >= 40 && id.bytes().all(|b| b.is_ascii_hexdigit());
-        if is_id { Ok(id) } else { Err(missing()) }
+        if let Some(id) = self.peeled(name)? {
+            return Ok(id);
+        }
+        let remote = format!("origin/{name}");
+        let remote = self.peeled(&remote)?.map(|_| remote);
+        Err(ReviewError::NoCommit { name: name.to_owned(), shallow: self.is_shallow(), remote })
     }
 
-    /// The commit two lines of history part at; `None` when they share none that is here.
-    pub fn merge_base(&self, base: &str, head: &str) -> Result<Option<String>, ReviewError> {
-        let answer = command(&self.root).args(["merge-base", base, head]).output();
+    /// The commit a name means, where it means one.
+    fn peeled(&self, name: &str) -> Result<Option<String>, ReviewError> {
+        let peeled = format!("{name}^{{commit}}");
+        let answer = self.ask(&["rev-parse", "--verify", "--quiet", "--end-of-options", &peeled]);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error @ ReviewError::NoGit(_)) => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        let id = String::from_utf8_lossy(&answer).lines().last().unwrap_or_default().to_owned();
+        let is_id = id.len() >= 40 && id.bytes().all(|b| b.is_ascii_hexdigit());
+        Ok(is_id.then_some(id))
+    }
+
+    /// The commits two lines of history part at, best first: several where merges went both ways, none
+    /// when they share none that is here.
+    pub fn merge_bases(&self, base: &str, head: &str) -> Result<Vec<String>, ReviewError> {
+        let answer = command(&self.root).args(["merge-base", "--all", base, head]).output();
         let answer = answer.map_err(|error| ReviewError::NoGit(error.to_string()))?;
-        let text = String::from_utf8_lossy(&answer.stdout);
-        match (answer.status.code(), text.lines().next()) {
-            (Some(0), Some(id)) => Ok(Some(id.to_owned())),
-            (Some(1), _) => Ok(None),
+        match answer.status.code() {
+            Some(0) => {
+                let text = String::from_utf8_lossy(&answer.stdout);
+                Ok(text.lines().map(str::to_owned).collect())
+            }
+            Some(1) => Ok(Vec::new()),
             _ => Err(ReviewError::Git {
                 command: format!("merge-base {base} {head}"),
                 said: first_line(&answer.stderr),
@@ -286,10 +296,10 @@ impl Git {
                 Some((path.to_owned(), Stored::of(parts.next()?, parts.next()?)))
             })
             .collect();
-        for path in records(&edited) {
-            let on_disk = self.root.join(&path);
+        for record in raw_records(&edited) {
+            let (path, on_disk) = (spelled(record), self.root.join(path_of(record)));
             match on_disk.symlink_metadata() {
-                Ok(about) if about.is_file() => drop(files.insert(path, Stored::Disk)),
+                Ok(about) if about.is_file() => drop(files.insert(path, Stored::Disk(on_disk))),
                 // What it points to is compared; a folder is a repository of its own.
                 Ok(_) => {
                     let target = std::fs::read_link(&on_disk).unwrap_or_default();
@@ -343,17 +353,37 @@ impl Objects {
     }
 }
 
+fn raw_records(answer: &[u8]) -> impl Iterator<Item = &[u8]> {
+    answer.split(|byte| *byte == 0).filter(|record| !record.is_empty())
+}
+
 fn records(answer: &[u8]) -> impl Iterator<Item = String> + '_ {
-    let records = answer.split(|byte| *byte == 0).filter(|record| !record.is_empty());
-    // Bytes that are no UTF-8 are written out: two names must not become one.
-    records.map(|record| match std::str::from_utf8(record) {
+    raw_records(answer).map(spelled)
+}
+
+/// Bytes that are no UTF-8 are written out: two names must not become one.
+fn spelled(record: &[u8]) -> String {
+    match std::str::from_utf8(record) {
         Ok(text) => text.to_owned(),
         Err(_) => record.utf8_chunks().fold(String::new(), |mut text, chunk| {
             text.push_str(chunk.valid());
             chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
             text
         }),
-    })
+    }
+}
+
+/// A name as the file system has it.
+#[cfg(unix)]
+fn path_of(record: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    PathBuf::from(OsStr::from_bytes(record))
+}
+
+/// A name as the file system has it; elsewhere all names are text.
+#[cfg(not(unix))]
+fn path_of(record: &[u8]) -> PathBuf {
+    PathBuf::from(spelled(record))
 }
 
 fn first_line(text: &[u8]) -> String {

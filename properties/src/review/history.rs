@@ -45,13 +45,26 @@ impl From<&HistoryEntry> for Entry {
 pub struct History {
     before: Vec<Entry>,
     after: Vec<Entry>,
+    /// What all histories of the base say, this one's included.
+    said: Vec<Entry>,
 }
 
 impl History {
+    /// The same, where every other history of the base is known too: words that were said there already
+    /// are no reason here.
+    pub fn beside(self, said: &[Entry]) -> History {
+        History { said: said.to_vec(), ..self }
+    }
+
+    /// What it said at the base.
+    pub fn at_base(&self) -> &[Entry] {
+        &self.before
+    }
+
     /// Of one contract.
     pub fn of(before: &[HistoryEntry], after: &[HistoryEntry]) -> History {
         let entries = |side: &[HistoryEntry]| side.iter().map(Entry::from).collect();
-        History { before: entries(before), after: entries(after) }
+        History { before: entries(before), after: entries(after), said: Vec::new() }
     }
 
     /// Of what belongs to no contract.
@@ -79,7 +92,7 @@ impl History {
                 )),
             }
         };
-        Ok(History { before: entries(base)?, after: entries(head)? })
+        Ok(History { before: entries(base)?, after: entries(head)?, said: Vec::new() })
     }
 
     /// Says of each change that needs a reason whether it has one.
@@ -126,6 +139,15 @@ impl History {
                 entry.because, old.because
             ));
         }
+        if let Some(old) = self.said.iter().find(|old| likeness(old, entry) >= COPIED) {
+            return Some(format!(
+                "`{}` is another history's reason, `{}`",
+                entry.because, old.because
+            ));
+        }
+        if !is_numbered(&entry.link) {
+            return Some(format!("`{}` links no issue, which has a number", entry.link));
+        }
         let clause_words: Vec<String> = entry.clauses.iter().map(|clause| plain(clause)).collect();
         let own = |word: &&str| {
             !clause_words.iter().any(|clause| clause.split(' ').any(|part| part == *word))
@@ -147,13 +169,24 @@ impl History {
         let replaced = !self.after.contains(old);
         let shared = old.clauses.is_empty()
             || old.clauses.iter().any(|clause| entry.clauses.contains(clause));
-        let least = if replaced || shared { TOUCHED } else { COPIED };
-        let (a, b) = (plain(&old.because), plain(&entry.because));
-        let of = |text: &'_ str| text.split(' ').flat_map(words).map(str::to_owned).collect();
-        let (a, b): (BTreeSet<String>, BTreeSet<String>) = (of(&a), of(&b));
-        let both = a.intersection(&b).count() as f64;
-        2.0 * both >= least * (a.len() + b.len()) as f64
+        likeness(old, entry) >= if replaced || shared { TOUCHED } else { COPIED }
     }
+}
+
+/// Share of the words of two reasons, together, that both have.
+fn likeness(a: &Entry, b: &Entry) -> f64 {
+    let (a, b) = (plain(&a.because), plain(&b.because));
+    let of = |text: &'_ str| text.split(' ').flat_map(words).map(str::to_owned).collect();
+    let (a, b): (BTreeSet<String>, BTreeSet<String>) = (of(&a), of(&b));
+    let both = a.intersection(&b).count() as f64;
+    2.0 * both / (a.len() + b.len()).max(1) as f64
+}
+
+/// Whether a link is one of many that are counted: every tracker numbers its issues.
+fn is_numbered(link: &str) -> bool {
+    let address = link.split(['?', '#']).next().unwrap_or_default();
+    let path = address.splitn(4, '/').nth(3).unwrap_or_default();
+    path.contains(|c: char| c.is_ascii_digit())
 }
 
 /// A letter as it looks: without marks, and the Latin one where others look the same.
@@ -200,7 +233,7 @@ mod tests {
         let clauses = vec!["tolerance.o.bf16".to_owned()];
         let link = "https://example.org/issues/9".to_owned();
         let entry = Entry { clauses, because: because.to_owned(), link };
-        History { before: Vec::new(), after: vec![entry.clone()] }.fault(&entry)
+        History { after: vec![entry.clone()], ..History::default() }.fault(&entry)
     }
 
     #[test]
@@ -225,6 +258,37 @@ mod tests {
     }
 
     #[test]
+    fn an_issue_has_a_number() {
+        for link in
+            ["https://e.org/a/issues/31", "https://e.org/browse/KEY-7", "http://e.org/9#top"]
+        {
+            assert!(is_numbered(link), "{link}");
+        }
+        for link in ["https://e.org/blog/why", "https://e4.org/issues/", "https://e.org/issues?n=3"]
+        {
+            assert!(!is_numbered(link), "{link}");
+        }
+    }
+
+    #[test]
+    fn a_reason_of_another_history_is_none_here() {
+        let entry = |clause: &str, because: &str| Entry {
+            clauses: vec![clause.to_owned()],
+            because: because.to_owned(),
+            link: "https://example.org/issues/9".to_owned(),
+        };
+        let elsewhere = entry("tolerance.s.f16", "products of the gates are summed in pairs now");
+        let fault = |because: &str| {
+            let new = entry("tolerance.o.bf16", because);
+            let own = History { after: vec![new.clone()], ..History::default() };
+            own.beside(std::slice::from_ref(&elsewhere)).fault(&new)
+        };
+        assert!(fault("products of the gates are summed in pairs now").is_some());
+        assert!(fault("Products of gates are summed in pairs now!").is_some());
+        assert_eq!(fault("products of two halves are summed in pairs, and gates later"), None);
+    }
+
+    #[test]
     fn an_old_reason_touched_up_is_an_old_reason() {
         let entry = |clause: &str, because: &str| Entry {
             clauses: vec![clause.to_owned()],
@@ -237,7 +301,7 @@ mod tests {
         );
         let fault = |keeps: bool, new: &Entry| {
             let after = if keeps { vec![old.clone(), new.clone()] } else { vec![new.clone()] };
-            History { before: vec![old.clone()], after }.fault(new)
+            History { before: vec![old.clone()], after, said: Vec::new() }.fault(new)
         };
         for because in [
             "the keys are scaled now, which rounds each operand once more again",

@@ -2,6 +2,7 @@
 //! whose loss of a name is looser, and all other files of the tree, of which a reader is told.
 
 use super::change::Class;
+use super::kernels;
 use super::sides::Record;
 use super::tree::Tree;
 use std::collections::BTreeSet;
@@ -10,53 +11,104 @@ use std::collections::BTreeSet;
 const REGISTRY: &str = "contracts/src/builtin.rs";
 /// The steps that a change must pass.
 const STEPS: &str = ".ci/run";
-/// Most files that are named.
+/// Most files that are named in one note.
 const MOST: usize = 8;
+/// Most characters of their names: a comment cuts what is longer.
+const MOST_CHARS: usize = 240;
+/// Most characters of one of them.
+const MOST_OF_A_NAME: usize = 100;
 
-/// The contracts that are judged, by the registries of both trees; `None` where there is none to read.
+/// What files are told together, what decides most first: many of one kind hide none of another.
+const KINDS: [&str; 5] = [
+    "steps, settings and this project's own files",
+    "references",
+    "tests",
+    "the format, generators, oracles and this review",
+    "launches, the machine, fuzz targets and all else",
+];
+
+/// The contracts that something judges by, in both trees; none where there is no registry to read.
 pub struct Registry {
-    before: Option<BTreeSet<String>>,
-    after: Option<BTreeSet<String>>,
+    before: Names,
+    after: Names,
+}
+
+/// The names that a registry holds.
+#[derive(Default)]
+struct Names {
+    /// Of the project's kernels: `registry!`.
+    kernels: BTreeSet<String>,
+    /// Of protocols, the canary and test kernels: `embed!`.
+    embedded: BTreeSet<String>,
 }
 
 impl Registry {
     /// Of two trees.
     pub fn read(base: &Tree<'_>, head: &Tree<'_>) -> Registry {
         let names = |tree: &Tree<'_>| {
-            let text = tree.has(REGISTRY).then(|| tree.text(REGISTRY).ok()).flatten()?;
-            registered(&text)
+            let text = tree.has(REGISTRY).then(|| tree.text(REGISTRY).ok()).flatten();
+            text.map(|text| Names::of(&text)).unwrap_or_default()
         };
         Registry { before: names(base), after: names(head) }
     }
 
-    /// A contract both trees have, and only one judges.
+    /// A contract both trees have, and only one judges by.
     pub fn compare(&self, record: &mut Record, was: &str, is: &str) {
-        let has = |side: &Option<BTreeSet<String>>, name: &str| {
-            side.as_ref().is_some_and(|names| names.contains(name))
-        };
         let clause = &format!("registry.{is}");
-        match (has(&self.before, was), has(&self.after, is)) {
-            (true, false) => {
-                let says = format!("{is} is in no registry any more: nothing judges by it");
-                record.gone(clause, Class::Loosened, says, was.to_owned());
+        record.alias(&format!("registry.{was}"), clause);
+        let (before, after) = (&self.before, &self.after);
+        for (old, new, lost, gained) in [
+            (
+                before.kernels.contains(was),
+                after.kernels.contains(is),
+                "is in no registry any more: nothing judges by it",
+                "is in the registry now: its kernel is judged by it",
+            ),
+            (
+                before.embedded.contains(was),
+                after.embedded.contains(is),
+                "is embedded no more: no test has it",
+                "is embedded now: tests have it",
+            ),
+        ] {
+            match (old, new) {
+                (true, false) => {
+                    record.gone(clause, Class::Loosened, format!("{is} {lost}"), was.to_owned());
+                }
+                (false, true) => {
+                    record.new_at(
+                        clause,
+                        Class::Tightened,
+                        format!("{is} {gained}"),
+                        is.to_owned(),
+                    );
+                }
+                _ => {}
             }
-            (false, true) => {
-                let says = format!("{is} is in the registry now: its kernel is judged by it");
-                record.new_at(clause, Class::Tightened, says, is.to_owned());
-            }
-            _ => {}
         }
     }
 }
 
-/// The names in `registry! { family { name … } … }`.
-fn registered(text: &str) -> Option<BTreeSet<String>> {
-    let text = uncommented(text);
-    let (_, body) = text.split_once("macro_rules! registry")?.1.split_once("$callback!")?;
-    let body = body.split_once('{')?.1;
-    let (mut depth, mut names) = (1, BTreeSet::new());
+impl Names {
+    /// Of `registry! { family { name … } … }` and every `embed! { family { name … } … }`.
+    fn of(text: &str) -> Names {
+        let text = uncommented(text);
+        let registry = text.split_once("macro_rules! registry");
+        let kernels = registry.and_then(|(_, rest)| Some(rest.split_once("$callback!")?.1));
+        let embedded =
+            text.split("embed!").skip(1).filter(|rest| rest.trim_start().starts_with('{'));
+        Names {
+            kernels: kernels.map(grouped).unwrap_or_default(),
+            embedded: embedded.flat_map(grouped).collect(),
+        }
+    }
+}
+
+/// The names in the next `{ family { name … } … }`.
+fn grouped(text: &str) -> BTreeSet<String> {
+    let (mut depth, mut names) = (0, BTreeSet::new());
     let mut word = String::new();
-    for c in body.chars() {
+    for c in text.chars() {
         if c.is_alphanumeric() || c == '_' {
             word.push(c);
             continue;
@@ -70,11 +122,11 @@ fn registered(text: &str) -> Option<BTreeSet<String>> {
             '}' => depth -= 1,
             _ => {}
         }
-        if depth == 0 {
+        if depth <= 0 && c == '}' {
             break;
         }
     }
-    Some(names)
+    names
 }
 
 /// Rust without its comments, as far as names in a macro's body go.
@@ -99,43 +151,83 @@ fn uncommented(text: &str) -> String {
 
 /// Words about changes to what judges.
 pub fn notes(base: &Tree<'_>, head: &Tree<'_>) -> Vec<String> {
-    let gone = base.paths().filter(|path| is_judge(path) && !head.has(path));
-    let mut all: Vec<(u8, String)> = gone.map(|path| (0, format!("{path} (deleted)"))).collect();
-    let other = head.paths().filter(|path| is_judge(path) && !base.same(path, head, path));
-    let mut changed = Vec::new();
-    for path in other {
-        all.push((1 + weight(path), path.to_owned()));
-        changed.push(path);
-    }
-    all.sort();
+    let changed = changed(base, head);
+    let names: Vec<&str> = changed.iter().map(|(.., name)| name.as_str()).collect();
     let mut notes = Vec::new();
-    let shown: Vec<&str> = all.iter().take(MOST).map(|(_, path)| path.as_str()).collect();
-    let shown = shown.join(", ");
-    match all.len() {
-        0 => return notes,
-        few if few <= MOST => {
-            notes.push(format!("What judges changed too, and is to be read: {shown}"));
-        }
-        many => notes.push(format!(
-            "What judges changed too, and is to be read: {shown} and {} more files",
-            many - MOST
-        )),
+    match listed(&names) {
+        (_, _) if names.is_empty() => return notes,
+        (all, 0) => notes.push(format!("What judges changed too, and is to be read: {all}")),
+        _ => notes.extend(KINDS.iter().enumerate().filter_map(|(kind, of)| {
+            let own = changed.iter().filter(|(own, ..)| *own == kind);
+            let names: Vec<&str> = own.map(|(.., name)| name.as_str()).collect();
+            let (some, more) = listed(&names);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more files") };
+            let says = format!("What judges changed too, and is to be read, {of}: {some}{more}");
+            (!names.is_empty()).then_some(says)
+        })),
     }
     notes.extend(tests(base, head));
     notes.extend(steps(base, head));
     notes
 }
 
+/// The files that judge and changed, with their kind: what is gone first, then what was edited; what is
+/// new takes nothing away.
+fn changed(base: &Tree<'_>, head: &Tree<'_>) -> Vec<(usize, u8, String)> {
+    let sources = [base, head].map(kernels::sources);
+    let judges = |path: &&str| is_judge(path) && !sources.iter().any(|all| all.contains(*path));
+    let gone = base.paths().filter(judges).filter(|path| !head.has(path));
+    let gone = gone.map(|path| (kind(path), 0, format!("{} (deleted)", shortened(path))));
+    let other = head.paths().filter(judges).filter(|path| !base.same(path, head, path));
+    let other = other.map(|path| (kind(path), 1 + u8::from(!base.has(path)), shortened(path)));
+    let mut all: Vec<_> = gone.chain(other).collect();
+    all.sort();
+    all
+}
+
+/// As many names as a note holds, and how many are left out.
+fn listed(names: &[&str]) -> (String, usize) {
+    let mut text = String::new();
+    for (place, name) in names.iter().enumerate() {
+        let is_full = text.chars().count() + name.chars().count() > MOST_CHARS;
+        if place == MOST || (is_full && place > 0) {
+            return (text, names.len() - place);
+        }
+        text.push_str(if place == 0 { "" } else { ", " });
+        text.push_str(name);
+    }
+    (text, 0)
+}
+
+/// A path whose middle is left out where it is long.
+fn shortened(path: &str) -> String {
+    let chars: Vec<char> = path.chars().collect();
+    if chars.len() <= MOST_OF_A_NAME {
+        return path.to_owned();
+    }
+    let (begin, end) = (&chars[..MOST_OF_A_NAME / 2], &chars[chars.len() - MOST_OF_A_NAME / 2..]);
+    format!("{}…{}", begin.iter().collect::<String>(), end.iter().collect::<String>())
+}
+
 /// Whether a file has a say without being compared: all but what is compared and what is only read.
+/// Sources of kernels are told with their kernels, where a kernel includes them.
 fn is_judge(path: &str) -> bool {
-    let compared = path.starts_with("corpora/")
-        || path.starts_with("kernels/cuda/")
-        || path.starts_with("kernels/ptx/")
-        || path.starts_with("kernels/bench/")
-        || is_contract(path)
-        || path == super::ELSEWHERE;
-    let read = path.ends_with(".md") || path.starts_with("LICENSE");
-    !compared && !read
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts.as_slice() {
+        ["corpora", "golden", .., file] => file.ends_with(".md"),
+        ["corpora", "known_failures.yaml" | "mutation.md"] => false,
+        ["corpora", _, file] => file.starts_with('.') || !file.ends_with(".yaml"),
+        ["corpora", ..] => true,
+        ["kernels", "cuda", "mutants.tsv" | "equivalent.tsv" | "spills.tsv"] => false,
+        ["kernels", "ptx", "resources.tsv"] => false,
+        ["kernels", "ptx", .., file] => !file.ends_with(".ptx"),
+        ["kernels", "bench", ..] => false,
+        [.., file] => {
+            let is_read = file.ends_with(".md") || path.starts_with("LICENSE");
+            !is_read && !is_contract(path) && path != super::ELSEWHERE
+        }
+        [] => false,
+    }
 }
 
 /// Whether a path is a contract's: `contracts/<family>/<kernel>.yaml`.
@@ -145,14 +237,15 @@ pub fn is_contract(path: &str) -> bool {
         if !["src", "tests"].contains(family) && file.ends_with(".yaml"))
 }
 
-/// Least for what decides whether anything is judged at all.
-fn weight(path: &str) -> u8 {
+/// Its place in `KINDS`.
+fn kind(path: &str) -> usize {
     let begins = |with: &str| path.starts_with(with);
     match () {
         () if begins(".") || !path.contains('/') => 0,
-        () if path.contains("/tests/") || begins("reference/") => 1,
-        () if begins("properties/") || begins("contracts/") => 2,
-        () => 3,
+        () if begins("reference/") && !path.contains("/tests/") => 1,
+        () if path.contains("/tests/") => 2,
+        () if begins("properties/") || begins("contracts/") => 3,
+        () => 4,
     }
 }
 
@@ -198,17 +291,26 @@ mod tests {
 
     #[test]
     fn a_registry_is_read_without_its_comments() {
-        let text = "macro_rules! registry {\n ($callback:ident) => { $callback! {\n first { one two } // third { three }\n /* fourth { four } */ second { five /* six */ }\n } };\n}\nmacro_rules! embed { ($a:ident { $b:ident }) => { c { d } } }";
-        let names = registered(text).expect("a registry");
-        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["five", "one", "two"]);
-        assert_eq!(registered("const A: u8 = 1;"), None);
+        let text = "macro_rules! registry {\n ($callback:ident) => { $callback! {\n first { one two } // third { three }\n /* fourth { four } */ second { five /* six */ }\n } };\n}\nmacro_rules! embed { ($a:ident { $b:ident }) => { c { d } } }\nconst A: X = embed! { e { seven } f { eight } };\nconst B: X = embed!{ g { nine } /* ten */ };\nconst C: X = registry!(embed);";
+        let names = Names::of(text);
+        let of = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(" ");
+        assert_eq!(of(&names.kernels), "five one two");
+        assert_eq!(of(&names.embedded), "eight nine seven");
+        assert_eq!(of(&Names::of("const A: u8 = 1;").kernels), "");
         let own = std::fs::read_to_string(concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../contracts/src/builtin.rs"
         ));
-        let own = registered(&own.expect("readable")).expect("a registry");
+        let own = Names::of(&own.expect("readable"));
         let shipped: BTreeSet<String> =
             contracts::builtin().iter().map(|contract| contract.contract.clone()).collect();
-        assert_eq!(own, shipped);
+        assert_eq!(own.kernels, shipped);
+        let protocols = contracts::protocols().map(|protocol| &protocol.contract);
+        let tests = contracts::test_kernels().iter().map(|contract| &contract.contract);
+        assert!(
+            protocols.chain(tests).all(|name| own.embedded.contains(name)),
+            "{}",
+            of(&own.embedded)
+        );
     }
 }

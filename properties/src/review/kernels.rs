@@ -64,6 +64,21 @@ pub fn compare(
     all
 }
 
+/// Every file that some kernel of a tree is made of.
+pub fn sources(tree: &Tree<'_>) -> BTreeSet<String> {
+    let all = kernels(tree).into_values().flat_map(|source| made_of(tree, &source));
+    all.map(|name| format!("{SOURCES}/{name}")).collect()
+}
+
+/// A source and what it includes.
+fn made_of(tree: &Tree<'_>, name: &str) -> BTreeSet<String> {
+    let text = |name: &str| {
+        let path = format!("{SOURCES}/{name}");
+        if tree.has(&path) { tree.text(&path).ok() } else { None }
+    };
+    closure(name, &text)
+}
+
 /// Files of a kernel's source that are new, gone or different, headers included.
 fn changed_sources(
     base: &Tree<'_>,
@@ -73,11 +88,7 @@ fn changed_sources(
 ) -> Vec<String> {
     let full = |name: &str| format!("{SOURCES}/{name}");
     let files = |tree: &Tree<'_>, name: Option<&String>| -> BTreeSet<String> {
-        let text = |name: &str| match tree.has(&full(name)) {
-            true => tree.text(&full(name)).ok(),
-            false => None,
-        };
-        name.map(|name| closure(name, &text)).unwrap_or_default()
+        name.map(|name| made_of(tree, name)).unwrap_or_default()
     };
     let (before, after) = (files(base, old), files(head, new));
     let mut changed: Vec<String> = before

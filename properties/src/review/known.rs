@@ -71,7 +71,9 @@ impl Known {
             }
         }
         for (case, new) in after.iter().filter(|(case, _)| !before.contains_key(*case)) {
-            let says = format!("{case}.yaml may now fail `{}`; {}", new.clause, new.issue);
+            let KnownFailure { clause, issue, expires, .. } = new;
+            let end = expires.map_or("without end".to_owned(), |day| format!("until {day}"));
+            let says = format!("{case}.yaml may now fail `{clause}` {end}; {issue}");
             record.new_at(&format!("{section}.{case}"), Class::Loosened, says, new.clause.clone());
         }
     }

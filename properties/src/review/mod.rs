@@ -18,6 +18,7 @@ mod pairing;
 mod promises;
 mod protocols;
 mod runs;
+mod scores;
 pub mod show;
 mod sides;
 mod structure;
@@ -32,7 +33,7 @@ pub use tree::Tree;
 
 use contracts::format::Contract;
 use corpora::Folder;
-use history::History;
+use history::{Entry, History};
 use judges::Registry;
 use known::Known;
 use pairing::{Paired, Written};
@@ -47,7 +48,14 @@ pub fn review_repository(git: &Git, base: &str, head: Option<&str>) -> Result<Re
     let base_commit = git.commit(base)?;
     let head_commit = git.commit(head.unwrap_or("HEAD"))?;
     let mut notes = Vec::new();
-    let parted = match git.merge_base(&base_commit, &head_commit)? {
+    let bases = git.merge_bases(&base_commit, &head_commit)?;
+    if let [_, _, ..] = bases.as_slice() {
+        notes.push(format!(
+            "`{base}` and the head part at {} commits, for merges went both ways. The first is compared with: what the head undid of the others is not in it. Merge `{base}` into the head, and compare again.",
+            bases.len()
+        ));
+    }
+    let parted = match bases.into_iter().next() {
         Some(commit) => commit,
         None if git.is_shallow() => {
             notes.push(format!(
@@ -92,7 +100,7 @@ pub fn review(base: &Tree<'_>, head: &Tree<'_>) -> Result<Review, ReviewError> {
     let both = Both::read(base, head)?;
     let mut contracts: Vec<ContractReview> =
         both.pairs.iter().filter_map(|pair| both.contract(pair)).collect();
-    contracts.extend(both.protocols.reviews(base, head, &both.known));
+    contracts.extend(both.protocols.reviews(&both));
     contracts.extend(both.of_no_contract());
     contracts.sort_by(|a, b| a.contract.cmp(&b.contract));
     for contract in &mut contracts {
@@ -124,6 +132,8 @@ struct Both<'t> {
     tables: Tables<'t>,
     registry: Registry,
     elsewhere: History,
+    /// What every history of the base says.
+    said: Vec<Entry>,
 }
 
 impl<'t> Both<'t> {
@@ -131,16 +141,24 @@ impl<'t> Both<'t> {
         let pairs = pairing::pair(base, head)?;
         let old_names = pairs.iter().filter_map(Paired::was).collect();
         let new_names = pairs.iter().filter_map(Paired::is).collect();
-        let tables = Tables::read(base, head, (&old_names, &new_names))?;
+        let renames = pairing::renames(&pairs);
+        let tables = Tables::read(base, head, (&old_names, &new_names), &renames)?;
+        let elsewhere = History::elsewhere(base, head)?;
+        let contracts = pairs.iter().filter_map(|pair| Some(&pair.before.as_ref()?.contract));
+        let protocols = Protocols::read(base, head)?;
+        let own = contracts.flat_map(|contract| &contract.history).chain(protocols.told());
+        let own = own.map(Entry::from);
+        let said: Vec<Entry> = own.chain(elsewhere.at_base().iter().cloned()).collect();
         Ok(Both {
             base,
             head,
-            protocols: Protocols::read(base, head)?,
-            renames: pairing::renames(&pairs),
+            protocols,
+            renames,
             known: Known::read(base, head)?,
             tables,
             registry: Registry::read(base, head),
-            elsewhere: History::elsewhere(base, head)?,
+            elsewhere: elsewhere.beside(&said),
+            said,
             pairs,
         })
     }
@@ -180,7 +198,8 @@ impl<'t> Both<'t> {
         if changes.is_empty() {
             return None;
         }
-        History::of(&before.contract.history, &after.contract.history).judge(&mut changes);
+        let history = History::of(&before.contract.history, &after.contract.history);
+        history.beside(&self.said).judge(&mut changes);
         Some(ContractReview {
             contract: is.to_owned(),
             file: after.path.clone(),

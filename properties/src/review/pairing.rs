@@ -49,13 +49,13 @@ fn files(tree: &Tree<'_>) -> Result<BTreeMap<String, String>, ReviewError> {
         file.strip_suffix(".yaml").unwrap_or(file).to_owned()
     };
     let mut files = BTreeMap::new();
-    for path in tree.under("contracts").filter(|path| is_contract(path) && !is_protocol(tree, path))
-    {
+    for path in tree.under("contracts").filter(|path| is_contract(path)) {
         if let Some(first) = files.insert(stem(path), path.to_owned()) {
             let (tree, second) = (tree.name.clone(), path.to_owned());
             return Err(ReviewError::TwoContracts { tree, first, second });
         }
     }
+    files.retain(|_, path| !is_protocol(tree, path));
     Ok(files)
 }
 

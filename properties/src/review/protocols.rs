@@ -2,17 +2,17 @@
 //! what is drawn, their invariants, their wrong transactions and their stored histories. The
 //! destructurings name every field there is, so that a new one is decided on here.
 
+use super::Both;
 use super::change::{Class, ContractReview};
 use super::corpora::{self, Folder};
 use super::git::ReviewError;
 use super::history::{ELSEWHERE, History};
 use super::judges::is_contract;
-use super::known::Known;
 use super::sides::{Pair, Record, pairs, shown};
 use super::structure;
 use super::tree::Tree;
 use contracts::expr::Expr;
-use contracts::format::Named;
+use contracts::format::{HistoryEntry, Named};
 use contracts::protocol::{
     Drawn, Event, Failing, Limits, Protocol, ProtocolMutant, parse_protocol,
 };
@@ -57,8 +57,14 @@ impl Protocols {
         self.before.keys().chain(self.after.keys()).map(String::as_str).collect()
     }
 
+    /// What their histories say at the base.
+    pub fn told(&self) -> impl Iterator<Item = &HistoryEntry> {
+        self.before.values().flat_map(|(_, protocol)| &protocol.history)
+    }
+
     /// Those in which something changed.
-    pub fn reviews(&self, base: &Tree<'_>, head: &Tree<'_>, known: &Known) -> Vec<ContractReview> {
+    pub fn reviews(&self, both: &Both<'_>) -> Vec<ContractReview> {
+        let Both { base, head, known, registry, elsewhere, said, .. } = both;
         let review = |name: &str| {
             let (before, after) = (self.before.get(name), self.after.get(name));
             let mut record = Record::default();
@@ -79,15 +85,21 @@ impl Protocols {
                     values,
                 );
             }
+            if before.is_some() && after.is_some() {
+                registry.compare(&mut record, name, name);
+            }
             let of = |tree| Folder { tree, name, contract: None };
             corpora::regressions(&mut record, "regressions", of(base), of(head));
             known.compare(&mut record, ("known_failures", "regressions"), name, name);
             let mut changes = record.into_changes();
             let (file, protocol) = after.or(before)?;
-            let told = |side: Option<&(String, Protocol)>| {
-                side.map_or_else(Vec::new, |(_, protocol)| protocol.history.clone())
-            };
-            History::of(&told(before), &told(after)).judge(&mut changes);
+            match (before, after) {
+                (Some((_, before)), Some((_, after))) => {
+                    History::of(&before.history, &after.history).beside(said).judge(&mut changes);
+                }
+                // One that is gone has no history any more.
+                _ => elsewhere.judge(&mut changes),
+            }
             let file = if after.is_some() { file.clone() } else { ELSEWHERE.to_owned() };
             let (contract, version) = (name.to_owned(), protocol.version);
             let review =

@@ -54,9 +54,22 @@ fn relation<'a>(
     before: &'a Relation,
     after: &'a Relation,
 ) {
-    let Relation { alone, split, equals, append_dead, same, copies, when, compare: how, .. } =
-        before;
-    let Relation { permute, steps, heads, scale, recall, replay, .. } = before;
+    let Relation {
+        alone,
+        split,
+        equals,
+        append_dead,
+        same,
+        copies,
+        permute,
+        steps,
+        heads,
+        scale,
+        recall,
+        replay,
+        when,
+        compare: how,
+    } = before;
     let axis = |over: &Option<OverAxis>| over.as_ref().map(|OverAxis { axis }| axis.clone());
     let what = format!("relation {name}");
     sides.either(clause, &what, &axis(alone), &axis(&after.alone));

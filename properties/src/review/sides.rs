@@ -108,6 +108,28 @@ pub fn listed<T: AsRef<str>>(items: &[T]) -> String {
     }
 }
 
+/// Most characters of a value within a sentence, where two of them must fit a comment's cell.
+const MOST_OF_A_VALUE: usize = 150;
+
+/// Two values in at most so many characters each, from shortly before the place where they differ: a
+/// reader must see the difference and not what they share.
+pub fn contrasted(before: &str, after: &str, most: usize) -> (String, String) {
+    const BEFORE_IT: usize = 16;
+    let chars = [before, after].map(|text| text.chars().collect::<Vec<char>>());
+    if chars.iter().all(|chars| chars.len() <= most) {
+        return (before.to_owned(), after.to_owned());
+    }
+    let shared = chars[0].iter().zip(&chars[1]).take_while(|(a, b)| a == b).count();
+    let from = if shared < most / 2 { 0 } else { shared - BEFORE_IT.min(shared) };
+    let [before, after] = chars.map(|chars| {
+        let begin = if from > 0 { "…" } else { "" };
+        let end = if chars.len() > from + most { "…" } else { "" };
+        let middle: String = chars.iter().skip(from).take(most).collect();
+        format!("{begin}{middle}{end}")
+    });
+    (before, after)
+}
+
 /// A coefficient as a person writes it.
 pub fn number(value: f64) -> String {
     let magnitude = value.abs();
@@ -200,7 +222,8 @@ impl Record {
     pub fn either<T: Serialize>(&mut self, clause: &str, what: &str, before: &T, after: &T) {
         if !equal(before, after) {
             let (before, after) = (shown(before), shown(after));
-            let says = format!("{what}: {} became {}", named(&before), named(&after));
+            let (old, new) = contrasted(&before, &after, MOST_OF_A_VALUE);
+            let says = format!("{what}: {} became {}", named(&old), named(&new));
             self.push(clause, Class::Incomparable, says, (Some(before), Some(after)));
         }
     }
@@ -314,11 +337,18 @@ impl Record {
         self.renamed.get(was).map_or(was, String::as_str).to_owned()
     }
 
+    /// A place that is called otherwise at the head, of which nothing need be said.
+    pub fn alias(&mut self, was: &str, is: &str) {
+        if was != is {
+            self.renamed.insert(was.to_owned(), is.to_owned());
+            self.old_names.insert(is.to_owned(), was.to_owned());
+        }
+    }
+
     /// An entry that has only another name.
     pub fn renamed(&mut self, section: &str, old: &str, new: &str) {
         let (was, clause) = (format!("{section}.{old}"), format!("{section}.{new}"));
-        self.renamed.insert(was.clone(), clause.clone());
-        self.old_names.insert(clause.clone(), was.clone());
+        self.alias(&was, &clause);
         self.changes.push(Change {
             says: format!("`{was}` is now called `{clause}`"),
             clause,

@@ -4,21 +4,42 @@
 
 use super::change::Class;
 use super::git::ReviewError;
-use super::sides::{Record, number, shown};
+use super::scores::{self, Scored};
+use super::sides::{Record, Renames, shown};
 use super::tree::Tree;
 use contracts::format::{Mutant, Named};
 use std::collections::{BTreeMap, BTreeSet};
 
+const SOURCES: &str = "kernels/cuda";
 const MUTANTS: &str = "kernels/cuda/mutants.tsv";
 const EQUIVALENTS: &str = "kernels/cuda/equivalent.tsv";
 const SPILLS: &str = "kernels/cuda/spills.tsv";
 const RESOURCES: &str = "kernels/ptx/resources.tsv";
-const SCORES: &str = "corpora/mutation.md";
 
 /// The fields of a row.
 type Line = Vec<String>;
 /// What a row is compared by, to what it says.
 type Rows<T> = BTreeMap<(String, String), T>;
+
+/// One edit of a source that makes a wrong kernel.
+#[derive(PartialEq)]
+struct Edit {
+    file: String,
+    /// What stands there exactly once.
+    text: String,
+    /// What stands in its place.
+    by: String,
+}
+
+/// An edit of PTX that counts as no other kernel.
+struct Declared {
+    /// The source, and the line of it that the edit belongs to.
+    file: String,
+    line: String,
+    /// The edit with registers blanked.
+    shape: String,
+    reason: String,
+}
 
 /// What an entry may spill.
 struct Excuse {
@@ -36,16 +57,16 @@ struct Costs {
 /// The tables of one tree; each row under its contract or module and a name within.
 #[derive(Default)]
 struct Side {
-    /// Contract and mutant to the edit.
-    edits: Rows<String>,
-    /// Contract and place to the reason.
-    equivalents: Rows<String>,
+    /// Contract and mutant to its edits.
+    edits: Rows<Vec<Edit>>,
+    /// Contract and place to what is declared.
+    equivalents: Rows<Declared>,
     /// Contract and entry to the excuse.
     spills: Rows<Excuse>,
     /// Contract and entry to what it costs.
     resources: Rows<Costs>,
-    /// Contract to the share that was noticed, and how many were tried.
-    scores: Rows<(f64, f64)>,
+    /// Contract to how many wrong kernels were noticed.
+    scores: Rows<Scored>,
 }
 
 /// The tables of both trees.
@@ -57,14 +78,18 @@ pub struct Tables<'t> {
 }
 
 impl<'t> Tables<'t> {
-    /// Reads them; the names are those of each tree's contracts.
+    /// Reads them; the names are those of each tree's contracts. A row that still has the name its
+    /// contract has in the other tree is the contract's.
     pub fn read(
         base: &'t Tree<'t>,
         head: &'t Tree<'t>,
         (old_names, new_names): (&BTreeSet<&str>, &BTreeSet<&str>),
+        renames: &Renames,
     ) -> Result<Tables<'t>, ReviewError> {
         let all = old_names.union(new_names).copied().collect();
-        let (before, after) = (Side::of(base, old_names, &all)?, Side::of(head, new_names, &all)?);
+        let back = renames.iter().map(|(was, is)| (is.clone(), was.clone())).collect();
+        let before = Side::of(base, &Names { own: old_names, others: &back, all: &all })?;
+        let after = Side::of(head, &Names { own: new_names, others: renames, all: &all })?;
         Ok(Tables { base, head, before, after })
     }
 
@@ -79,19 +104,17 @@ impl<'t> Tables<'t> {
         for (id, old, new) in paired(&before.edits, &after.edits, was, is) {
             // A mutant that came or went did so in the contract, and shows there.
             if old_mutants.contains_key(id) && new_mutants.contains_key(id) {
-                edit(record, id, old, new);
+                self.edits(record, id, old, new);
             }
         }
-        for (place, old, new) in paired(&before.equivalents, &after.equivalents, was, is) {
-            equivalent(record, place, old, new);
-        }
+        self.equivalents(record, was, is);
         for (_, old, new) in paired(&before.spills, &after.spills, was, is) {
             spill(record, old, new);
         }
         self.costs(record, was, is);
         let scores = paired(&before.scores, &after.scores, was, is);
         for (_, old, new) in scores {
-            score(record, old, new);
+            scores::compare(record, old, new);
         }
     }
 
@@ -100,13 +123,91 @@ impl<'t> Tables<'t> {
         for (_, old, new) in paired(&self.before.spills, &self.after.spills, "", "") {
             spill(record, old, new);
         }
-        for (place, old, new) in paired(&self.before.equivalents, &self.after.equivalents, "", "") {
-            equivalent(record, place, old, new);
-        }
+        self.equivalents(record, "", "");
         let (old, new) = (measured(self.base), measured(self.head));
         if old != new {
             let says = format!("what entries cost was measured by `{old}`, is by `{new}`");
             record.push("resources.measured", Class::Neutral, says, (Some(old), Some(new)));
+        }
+    }
+
+    /// Whether a text went with its code from one file to another: only the one had it, and only the other
+    /// has it. Anything else points at other code.
+    fn moved(&self, text: &str, was: &str, is: &str) -> bool {
+        let has = |tree: &Tree<'_>, file: &str| {
+            let path = format!("{SOURCES}/{file}");
+            tree.has(&path) && tree.text(&path).is_ok_and(|source| source.contains(text))
+        };
+        let went = has(self.base, was) && !has(self.head, was);
+        was == is || (went && has(self.head, is) && !has(self.base, is))
+    }
+
+    fn edits(
+        &self,
+        record: &mut Record,
+        id: &str,
+        old: Option<&Vec<Edit>>,
+        new: Option<&Vec<Edit>>,
+    ) {
+        let none = Vec::new();
+        let (old, new) = (old.unwrap_or(&none), new.unwrap_or(&none));
+        let same = |(a, b): (&Edit, &Edit)| {
+            let text = a.text.replace("\\n", "\n");
+            (&a.text, &a.by) == (&b.text, &b.by) && self.moved(&text, &a.file, &b.file)
+        };
+        if old.len() == new.len() && old.iter().zip(new).all(same) {
+            return;
+        }
+        let text = |edits: &[Edit], with_file: bool| -> String {
+            let one = |Edit { file, text, by }: &Edit| match with_file {
+                true => format!("{file} | {text} | {by}"),
+                false => format!("{text} | {by}"),
+            };
+            edits.iter().map(one).collect::<Vec<_>>().join("; ")
+        };
+        // The files are told where nothing else differs.
+        let with_files = text(old, false) == text(new, false);
+        let (before, after) = (text(old, with_files), text(new, with_files));
+        let clause = &format!("mutants.{id}");
+        if !old.is_empty() {
+            let says = format!("the wrong kernel {id} made by `{before}` need no longer be caught");
+            record.gone(clause, Class::Loosened, says, before);
+        }
+        if !new.is_empty() {
+            let says = format!("the wrong kernel {id} made by `{after}` must now be caught");
+            record.new_at(clause, Class::Tightened, says, after);
+        }
+    }
+
+    fn equivalents(&self, record: &mut Record, was: &str, is: &str) {
+        let rows = paired(&self.before.equivalents, &self.after.equivalents, was, is);
+        let mut added: Vec<(&str, &Declared)> = Vec::new();
+        let mut removed = Vec::new();
+        for (place, old, new) in rows {
+            match (old, new) {
+                (Some(old), Some(new)) => reworded(record, place, old, new),
+                (Some(old), None) => removed.push((place, old)),
+                (None, Some(new)) => added.push((place, new)),
+                (None, None) => {}
+            }
+        }
+        for (place, old) in removed {
+            let follows = |(_, new): &(&str, &Declared)| {
+                (&new.line, &new.shape) == (&old.line, &old.shape)
+                    && self.moved(&old.line, &old.file, &new.file)
+            };
+            if let Some(at) = added.iter().position(follows) {
+                let (new_place, new) = added.remove(at);
+                record.alias(&declared_at(place), &declared_at(new_place));
+                reworded(record, new_place, old, new);
+                continue;
+            }
+            let says = format!("the edit `{place}` is no longer declared to change nothing");
+            record.gone(&declared_at(place), Class::Tightened, says, old.reason.clone());
+        }
+        for (place, Declared { reason, .. }) in added {
+            let says = format!("the edit `{place}` is declared to change nothing: {reason}");
+            record.new_at(&declared_at(place), Class::Loosened, says, reason.clone());
         }
     }
 
@@ -123,6 +224,7 @@ impl<'t> Tables<'t> {
             let column = |row: &Costs, at: usize| row.columns.get(at).cloned().unwrap_or_default();
             match (old, new) {
                 (Some(old), Some(new)) => {
+                    record.alias(&format!("resources.{}", old.entry), clause);
                     for (at, what) in TOLD {
                         let (old, new) = (column(old, at), column(new, at));
                         told.extend((old != new).then(|| format!("{entry} {what} {old} → {new}")));
@@ -147,6 +249,7 @@ impl<'t> Tables<'t> {
         }
         if !told.is_empty() {
             let says = format!("costs: {}", told.join(", "));
+            record.alias(&format!("resources.{was}"), &format!("resources.{is}"));
             record.push(&format!("resources.{is}"), Class::Neutral, says, (None, None));
         }
     }
@@ -188,36 +291,56 @@ fn measured(tree: &Tree<'_>) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']).to_owned()
 }
 
+/// Names of contracts, to tell whose a row is.
+struct Names<'n> {
+    /// Of the tree's own.
+    own: &'n BTreeSet<&'n str>,
+    /// What contracts of the other tree are called in this one, where that is something else.
+    others: &'n Renames,
+    /// Of both trees.
+    all: &'n BTreeSet<&'n str>,
+}
+
+impl Names<'_> {
+    /// The contract that a row names, by its name in this tree; `None` where neither tree has it. Rows of
+    /// a contract that is gone went with it, and are not newly anybody else's.
+    fn owner<'o>(&'o self, named: &'o str) -> Option<&'o str> {
+        let renamed = || self.others.get(named).map(String::as_str);
+        let known = || self.all.contains(named).then_some(named);
+        if self.own.contains(named) { Some(named) } else { renamed().or_else(known) }
+    }
+}
+
 impl Side {
-    /// Of a tree with these contracts; `all` are the names in both trees.
-    fn of(
-        tree: &Tree<'_>,
-        contracts: &BTreeSet<&str>,
-        all: &BTreeSet<&str>,
-    ) -> Result<Side, ReviewError> {
-        let mut side = Side::default();
+    fn of(tree: &Tree<'_>, names: &Names<'_>) -> Result<Side, ReviewError> {
+        let mut side = Side { scores: scores::read(tree)?, ..Side::default() };
+        let Names { all, .. } = names;
         let field = |row: &[String], at: usize| row.get(at).cloned().unwrap_or_default();
         for row in lines(tree, MUTANTS)? {
-            let edit = row.get(3..).unwrap_or_default().join(" | ");
-            // The file a text stands in is no part of the edit. Two rows of one id are both.
-            let old = side.edits.entry((field(&row, 0), field(&row, 1))).or_default();
-            *old = if old.is_empty() { edit } else { format!("{old}; {edit}") };
+            let owner = field(&row, 0);
+            let owner = names.owner(&owner).unwrap_or(&owner).to_owned();
+            let by = row.get(4..).unwrap_or_default().join(" | ");
+            let edit = Edit { file: field(&row, 2), text: field(&row, 3), by };
+            // Two rows of one id are both.
+            side.edits.entry((owner, field(&row, 1))).or_default().push(edit);
         }
         for row in lines(tree, EQUIVALENTS)? {
             let (owner, place) = (field(&row, 0), row.get(1..4).unwrap_or_default().join(" | "));
-            let reason = row.get(4..).unwrap_or_default().join(" ");
-            let key = match contracts.contains(owner.as_str()) {
-                true => (owner, place),
-                false => (String::new(), format!("{owner} | {place}")),
+            let key = match names.owner(&owner) {
+                Some(owner) => (owner.to_owned(), place),
+                None => (String::new(), format!("{owner} | {place}")),
             };
+            let [file, line, shape] = [1, 2, 3].map(|at| field(&row, at));
+            let mut reason = row.get(4..).unwrap_or_default().join(" ");
             // Two rows of one place are both.
-            let old = side.equivalents.entry(key).or_default();
-            *old = if old.is_empty() { reason } else { format!("{old}; {reason}") };
+            if let Some(other) = side.equivalents.get(&key) {
+                reason = format!("{}; {reason}", other.reason);
+            }
+            side.equivalents.insert(key, Declared { file, line, shape, reason });
         }
         for row in lines(tree, SPILLS)? {
             let (entry, bytes) = (field(&row, 0), field(&row, 1));
-            let owners = contracts.iter().filter(|name| entry.starts_with(**name));
-            let owner = owners.max_by_key(|name| name.len()).copied().unwrap_or_default();
+            let owner = longest(all, &entry).and_then(|name| names.owner(name)).unwrap_or_default();
             let reason = row.get(2..).unwrap_or_default().join(" ");
             let key = (owner.to_owned(), within(all, &entry));
             let bytes = match side.spills.get(&key) {
@@ -232,59 +355,35 @@ impl Side {
             let key = (module, within(all, &entry));
             side.resources.insert(key, Costs { entry, columns });
         }
-        for row in lines(tree, SCORES)? {
-            side.scores.extend(scored(&row.join("\t")));
-        }
         Ok(side)
     }
 }
 
+/// The longest name an entry begins with.
+fn longest<'n>(names: &BTreeSet<&'n str>, entry: &str) -> Option<&'n str> {
+    let own = names.iter().copied().filter(|name| entry.starts_with(name));
+    own.max_by_key(|name| name.len())
+}
+
 /// An entry's name without its contract's, which may be another at the head.
 fn within(names: &BTreeSet<&str>, entry: &str) -> String {
-    let owner = names.iter().filter(|name| entry.starts_with(**name)).max_by_key(|name| name.len());
+    let owner = longest(names, entry);
     entry[owner.map_or(0, |name| name.len())..].to_owned()
 }
 
-/// A row of the table of scores: `| contract | family | 84.9 % | killed | survived | …`.
-fn scored(line: &str) -> Option<((String, String), (f64, f64))> {
-    let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
-    let score = cells.get(2)?.strip_suffix('%')?.trim().parse().ok()?;
-    let count = |at: usize| cells.get(at).and_then(|cell| cell.parse::<f64>().ok()).unwrap_or(0.0);
-    Some((((*cells.first()?).to_owned(), String::new()), (score, count(3) + count(4))))
-}
-
-fn edit(record: &mut Record, id: &str, old: Option<&String>, new: Option<&String>) {
-    if old == new {
-        return;
-    }
-    let clause = &format!("mutants.{id}");
-    if let Some(old) = old {
-        let says = format!("the wrong kernel {id} made by `{old}` need no longer be caught");
-        record.gone(clause, Class::Loosened, says, old.clone());
-    }
-    if let Some(new) = new {
-        let says = format!("the wrong kernel {id} made by `{new}` must now be caught");
-        record.new_at(clause, Class::Tightened, says, new.clone());
+/// Another reason for what was declared before.
+fn reworded(record: &mut Record, place: &str, old: &Declared, new: &Declared) {
+    let (old, new) = (&old.reason, &new.reason);
+    if old != new {
+        let says = format!("why `{place}` changes nothing: `{old}` → `{new}`");
+        let values = (Some(old.clone()), Some(new.clone()));
+        record.push(&declared_at(place), Class::Neutral, says, values);
     }
 }
 
-fn equivalent(record: &mut Record, place: &str, old: Option<&String>, new: Option<&String>) {
-    let clause = &format!("equivalent.{:08x}", digest(place));
-    match (old, new) {
-        (None, Some(why)) => {
-            let says = format!("the edit `{place}` is declared to change nothing: {why}");
-            record.new_at(clause, Class::Loosened, says, why.clone());
-        }
-        (Some(why), None) => {
-            let says = format!("the edit `{place}` is no longer declared to change nothing");
-            record.gone(clause, Class::Tightened, says, why.clone());
-        }
-        (Some(old), Some(new)) if old != new => {
-            let says = format!("why `{place}` changes nothing: `{old}` → `{new}`");
-            record.push(clause, Class::Neutral, says, (Some(old.clone()), Some(new.clone())));
-        }
-        _ => {}
-    }
+/// What a history calls a declaration.
+fn declared_at(place: &str) -> String {
+    format!("equivalent.{:08x}", digest(place))
 }
 
 /// A name for a place that history can write: 32 bits of FNV-1a.
@@ -305,56 +404,12 @@ fn spill(record: &mut Record, old: Option<&Excuse>, new: Option<&Excuse>) {
             record.gone(clause, Class::Tightened, says, bytes.clone());
         }
         (Some(old), Some(new)) => {
+            record.alias(&format!("spills.{}", old.entry), clause);
             amount(record, clause, &format!("bytes {entry} may spill"), &old.bytes, &new.bytes);
             if old.reason != new.reason {
                 let says = format!("why {entry} may spill: `{}` → `{}`", old.reason, new.reason);
                 let values = (Some(old.reason.clone()), Some(new.reason.clone()));
                 record.push(clause, Class::Neutral, says, values);
-            }
-        }
-        (None, None) => {}
-    }
-}
-
-fn score(record: &mut Record, old: Option<&(f64, f64)>, new: Option<&(f64, f64)>) {
-    let clause = "mutation.score";
-    let text = |(score, tried): &(f64, f64)| format!("{} % of {}", number(*score), number(*tried));
-    match (old, new) {
-        (Some(old), None) => {
-            let says = format!(
-                "how many wrong kernels are noticed ({}) is no longer on record",
-                text(old)
-            );
-            record.gone(clause, Class::Loosened, says, text(old));
-        }
-        (None, Some(new)) => {
-            let says =
-                format!("how many wrong kernels are noticed is now on record: {}", text(new));
-            record.new_at(clause, Class::Tightened, says, text(new));
-        }
-        (Some(old), Some(new)) => {
-            for (class, lower) in
-                [(Class::Loosened, new.0 < old.0), (Class::Tightened, new.0 > old.0)]
-            {
-                if lower {
-                    let says = format!(
-                        "wrong kernels that must be noticed: {} → {}",
-                        text(old),
-                        text(new)
-                    );
-                    record.push(clause, class, says, (Some(text(old)), Some(text(new))));
-                }
-            }
-            let (old, new) = (old.1, new.1);
-            if old != new {
-                let class = if new < old { Class::Loosened } else { Class::Tightened };
-                let says = format!(
-                    "wrong kernels the score on record is of: {} → {}",
-                    number(old),
-                    number(new)
-                );
-                let values = (Some(number(old)), Some(number(new)));
-                record.push("mutation.sample", class, says, values);
             }
         }
         (None, None) => {}

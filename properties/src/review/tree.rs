@@ -95,8 +95,8 @@ impl<'g> Tree<'g> {
             (Some(Content::Git(Stored::Blob(id))), Some(git)) => git
                 .blob(id)
                 .map_err(|what| refused(what, "fetch it (git fetch), or repair the clone")),
-            (Some(Content::Git(Stored::Disk)), Some(git)) => {
-                read(&git.root().join(path)).map_err(|what| refused(what, readable))
+            (Some(Content::Git(Stored::Disk(file))), Some(_)) => {
+                read(file).map_err(|what| refused(what, readable))
             }
             (Some(Content::Git(Stored::Irregular(_))), _) => {
                 Err(refused("it is no regular file".to_owned(), "put the file itself there"))

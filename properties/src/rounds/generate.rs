@@ -2,6 +2,7 @@
 //! contract. Legal events nine times in ten, by a record of where each sequence stands; the tenth is
 //! anything.
 
+use super::encode::Tried;
 use super::events::{Event, Failure, Step};
 use super::history::{History, ROLLBACKS, Setup};
 use super::protocol::protocol;
@@ -15,6 +16,8 @@ pub enum Draw<'a> {
     Seeded(u64, u64),
     /// Bytes, one a number; zeros when they are used up.
     Bytes(&'a [u8]),
+    /// One of all the sequences there are.
+    Tried(&'a mut Tried),
 }
 
 impl Draw<'_> {
@@ -33,6 +36,7 @@ impl Draw<'_> {
                 }
                 None => 0,
             },
+            Draw::Tried(tried) => tried.below(count),
         }
     }
 

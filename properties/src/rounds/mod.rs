@@ -4,6 +4,7 @@
 //! failing history shrinks by leaving events out, is printed as a script, and is kept in
 //! `corpora/speculative_round/`.
 
+mod encode;
 mod events;
 mod failing;
 mod fuzzing;
@@ -17,6 +18,7 @@ mod shrink;
 mod store;
 mod violation;
 
+pub use encode::{Tried, bytes_of_history};
 pub use events::{Event, Failure, Step};
 pub use fuzzing::{PLANTED_VARIABLE, RoundHarness};
 pub use generate::{Draw, Progress, history_of_bytes, history_of_seed, next_step, setup};

@@ -4,12 +4,13 @@
 use crate::table::{Off, Row};
 use contracts::case::Schedule;
 use kernels::arena::Arena;
+use kernels::backend::emulated::EmulatedGpu;
 use kernels::backend::vm::VmBackend;
 use kernels::backend::{Backend, BackendError, Outcome};
 use kernels::call::Call;
 use kernels::launch::Plan;
 use properties::check::{Workspace, check};
-use properties::choices::{Seeded, mix};
+use properties::choices::{Choices, Path, Seeded, mix};
 use properties::counters::Counters;
 use properties::examine::Examine;
 use properties::generate;
@@ -31,6 +32,8 @@ pub enum Backing {
     Exact,
     /// The machine as a GPU would look from outside: no marks, no initialisation, no races.
     Blind,
+    /// A GPU emulated by the machine: guard bands, captured launches.
+    Emulated,
 }
 
 /// What a row showed.
@@ -51,7 +54,7 @@ pub struct Found {
 }
 
 /// Shows every row, several a core: rows differ much in how long they take.
-pub fn show_all(rows: &[Row]) -> Vec<Result<Shown, String>> {
+pub fn show_all(rows: &[&Row]) -> Vec<Result<Shown, String>> {
     let next = AtomicUsize::new(0);
     let shown = Mutex::new(Vec::new());
     let threads = 8 * std::thread::available_parallelism().map_or(1, usize::from);
@@ -60,7 +63,7 @@ pub fn show_all(rows: &[Row]) -> Vec<Result<Shown, String>> {
             scope.spawn(|| {
                 while let Some((place, row)) = {
                     let place = next.fetch_add(1, Ordering::Relaxed);
-                    rows.get(place).map(|row| (place, row))
+                    rows.get(place).map(|row| (place, *row))
                 } {
                     let result = show(row);
                     shown.lock().expect("no thread panics").push((place, result));
@@ -111,31 +114,51 @@ fn right(kernel: &str) -> Result<&'static Subject, String> {
 pub fn failing(subject: &Subject, row: Option<&Row>, cases: u64) -> Found {
     let backing = row.map_or(Backing::Exact, |row| row.backing);
     let dims = row.and_then(|row| row.dims);
-    let mut backend = Watched::new(backing);
+    let mut backend = backend(backing);
     let (mut workspace, mut counters) = (Workspace::new(), Counters::default());
     let mut clauses = BTreeMap::new();
     for number in 0..cases {
-        let mut choices = Seeded { seed: mix(0xc1a5, number) };
+        let mut choices = drawn_by(row, number);
         let fixture = dims.map(|(dim, size)| contracts::format::Fixture {
             dims: [(dim.to_owned(), size)].into_iter().collect(),
             ..Default::default()
         });
         let drawn = match &fixture {
-            Some(fixture) => generate::draw_assigned(subject, fixture, &mut choices),
-            None => generate::draw(subject, &mut choices).map(|draw| draw.case),
+            Some(fixture) => generate::draw_assigned(subject, fixture, choices.as_mut()),
+            None => generate::draw(subject, choices.as_mut()).map(|draw| draw.case),
         };
         let Ok(mut case) = drawn else { continue };
         // Relations are held between runs by number; an order of its own is examined by itself.
         let by_order = number % 3 == 0;
         case.schedule = if by_order { Schedule::Seeded(number) } else { Schedule::InOrder };
         let examine = if by_order { Examine::Kernel } else { Examine::All };
-        let verdict = check(subject, &case, &examine, &mut backend, &mut workspace, &mut counters)
-            .unwrap_or_else(|error| panic!("{}: {error}", subject.name()));
+        let verdict =
+            check(subject, &case, &examine, backend.as_mut(), &mut workspace, &mut counters)
+                .unwrap_or_else(|error| panic!("{}: {error}", subject.name()));
         if let Some(clause) = verdict.clause().filter(|_| verdict.is_failure()) {
             clauses.entry(clause.to_owned()).or_insert(number + 1);
         }
     }
     Found { clauses, cases: counters.cases, counters }
+}
+
+/// What decides a case: for a generator's row, nothing but generators makes values.
+fn drawn_by(row: Option<&Row>, number: u64) -> Box<dyn Choices> {
+    let seeded = Seeded { seed: mix(0xc1a5, number) };
+    match row.map(|row| row.off) {
+        Some(Off::Values(..)) => Box::new(Unsprinkled(seeded)),
+        _ => Box::new(seeded),
+    }
+}
+
+/// Choices that put no special value and no NaN among those a generator made.
+struct Unsprinkled(Seeded);
+
+impl Choices for Unsprinkled {
+    fn choose(&mut self, path: Path, count: u64) -> u64 {
+        let sprinkles = path == Path::new("special") || path == Path::new("nan");
+        if sprinkles { 0 } else { self.0.choose(path, count) }
+    }
 }
 
 /// The faulty subject with the row's clause switched off: not judged, or its layout never drawn.
@@ -150,6 +173,11 @@ fn switched_off(row: &Row, faulty: &Subject) -> Result<Subject, String> {
             let strides = format!("rejects.auto.stride.{tensor}");
             let contract = Box::leak(Box::new(contract));
             Ok(Subject { contract, ..faulty.without(&[&strides]) })
+        }
+        Off::Values(tensor, plainer) => {
+            let mut contract = faulty.contract.clone();
+            contract.tensors.get_mut(tensor).ok_or("no such tensor")?.values = plainer.to_vec();
+            Ok(Subject { contract: Box::leak(Box::new(contract)), ..faulty.clone() })
         }
         Off::Store(store) => {
             let mut contract = faulty.contract.clone();
@@ -170,6 +198,8 @@ fn exercises(row: &Row, subject: &Subject, counters: &Counters) -> u64 {
         Off::Layout(tensor, kind) => drawn(subject, |case| {
             case.tensors.get(tensor).is_some_and(|tensor| tensor.layout.kind() == kind)
         }),
+        // What it draws is nothing a case tells.
+        Off::Values(..) => CASES,
         Off::Store(store) => drawn(subject, |case| {
             matches!(case.stores.get(store), Some(contracts::StoreForm::Packed { .. }))
         }),
@@ -181,23 +211,25 @@ fn drawn(subject: &Subject, has: impl Fn(&contracts::Case) -> bool) -> u64 {
     (0..CASES).filter_map(draw).filter(|draw| has(&draw.case)).count() as u64
 }
 
-/// The machine, seen exactly or from outside.
-struct Watched {
-    machine: VmBackend,
-    backing: Backing,
-}
-
-impl Watched {
-    fn new(backing: Backing) -> Watched {
-        let limits = Limits { instructions: INSTRUCTIONS, ..Limits::default() };
-        let options = Options { checks: backing == Backing::Exact, ..Options::default() };
-        Watched { machine: VmBackend::with(limits, options), backing }
+/// What the launches of a row run on.
+fn backend(backing: Backing) -> Box<dyn Backend> {
+    let limits = Limits { instructions: INSTRUCTIONS, ..Limits::default() };
+    match backing {
+        Backing::Exact => Box::new(VmBackend::with(limits, Options::default())),
+        Backing::Blind => {
+            let options = Options { checks: false, ..Options::default() };
+            Box::new(Blind(VmBackend::with(limits, options)))
+        }
+        Backing::Emulated => Box::new(EmulatedGpu::new(INSTRUCTIONS)),
     }
 }
 
-impl Backend for Watched {
+/// The machine, seen from outside.
+struct Blind(VmBackend);
+
+impl Backend for Blind {
     fn name(&self) -> &'static str {
-        if self.backing == Backing::Exact { "vm" } else { "blind" }
+        "blind"
     }
 
     fn run(
@@ -206,11 +238,11 @@ impl Backend for Watched {
         plan: &Plan,
         arena: &mut Arena,
     ) -> Result<Outcome, BackendError> {
-        self.machine.run(call, plan, arena)
+        self.0.run(call, plan, arena)
     }
 
     fn order(&mut self, schedule: Schedule) {
-        self.machine.order(schedule);
+        self.0.order(schedule);
     }
 
     fn orders(&self) -> bool {
@@ -218,10 +250,10 @@ impl Backend for Watched {
     }
 
     fn replace_module(&mut self, stem: &str, ptx: &str) -> Result<(), BackendError> {
-        self.machine.replace_module(stem, ptx)
+        self.0.replace_module(stem, ptx)
     }
 
     fn restore_modules(&mut self) {
-        self.machine.restore_modules();
+        self.0.restore_modules();
     }
 }

@@ -1,6 +1,7 @@
 //! Atomic read-modify-writes, lane after lane.
 
-use super::access::{Target, acquire, addresses, read_one, resolve, toucher};
+use super::access::{acquire, read_one, toucher};
+use super::address::{Target, addresses, resolve};
 use super::lane::put32;
 use super::machine::{Machine, Trouble};
 use super::step::Laned;

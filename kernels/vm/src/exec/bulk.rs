@@ -3,7 +3,8 @@
 //! nothing may be read there before; into global memory they are stored at once, and what was read may
 //! not change before the copy's group is waited for.
 
-use super::access::{Target, addresses, read_one, resolve, shared_trouble, toucher};
+use super::access::{read_one, shared_trouble, toucher};
+use super::address::{Target, addresses, resolve};
 use super::machine::{Machine, Trouble};
 use super::mbarrier::{self, at_hand};
 use super::rare::Turn;
@@ -181,6 +182,17 @@ fn source(
     Ok(out)
 }
 
+/// Whether the asynchronous proxy sees what stands in shared memory.
+pub(super) fn visible(machine: &Machine<'_>, at: usize, len: usize) -> Result<(), Box<Trouble>> {
+    match machine.shared.generic.unseen(at, len) {
+        None => Ok(()),
+        Some((offset, other)) => {
+            let kind = FaultKind::ProxyFence { offset: offset as u64 };
+            Err(Box::new(Trouble { kind, other: Some(other) }))
+        }
+    }
+}
+
 fn out_of_shared(
     machine: &mut Machine<'_>,
     what: &Bulk,
@@ -191,6 +203,7 @@ fn out_of_shared(
     checked(machine, to, bytes, MemorySpace::Global, true)?;
     let mut data = source(machine, what.from, from, bytes, me)?;
     if machine.checks {
+        visible(machine, from as usize, bytes as usize)?;
         machine.shared.read_in_bulk(from as usize, bytes as usize, me);
     }
     for (i, piece) in data.chunks_mut(PIECE).enumerate() {

@@ -314,6 +314,7 @@ impl Machine<'_> {
     /// A strong store to shared memory at hand tells other blocks what was fenced.
     pub fn tell(&mut self, offset: u64, me: Toucher, fenced: bool) {
         self.races.meet();
+        self.shared.learned();
         if self.cluster.is_several() && self.races.on {
             let place = self.cluster.place(offset);
             self.races.release(me.thread / 32, place, fenced);

@@ -1,7 +1,8 @@
 //! Asynchronous copies of a warp: the source is read and checked at once, the destination holds
 //! nothing between the copy and the wait that it arrives at.
 
-use super::access::{Target, addresses, gather_global, read_one, resolve, shared_trouble, toucher};
+use super::access::{gather_global, read_one, shared_trouble, toucher};
+use super::address::{Target, addresses, resolve};
 use super::lane::lanes_where;
 use super::machine::{Machine, Trouble};
 use super::step::Laned;

@@ -1,6 +1,6 @@
 //! The last step of a load: bytes into registers, sign- or zero-extended.
 
-use super::access::Shape;
+use super::address::Shape;
 use super::lane::{put32, put64};
 use super::warp::{Warp, lanes};
 use crate::program::{Access, Class};

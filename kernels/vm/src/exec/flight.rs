@@ -13,7 +13,8 @@
 //! Products are computed when they are issued. A wait lasts until the other warps of the
 //! warpgroup have issued what it waits for: one warp may tell a producer for all four.
 
-use super::access::{Target, addresses, offset, resolve, toucher};
+use super::access::toucher;
+use super::address::{Target, addresses, offset, resolve};
 use super::collective::order_lanes;
 use super::machine::{Machine, Trouble};
 use super::rare::Turn;

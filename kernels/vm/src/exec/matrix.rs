@@ -1,7 +1,8 @@
 //! Matrix instructions of one warp: fragments from and to shared memory, and transposed in
 //! registers.
 
-use super::access::{addresses, read_one, resolve, toucher};
+use super::access::{read_one, toucher};
+use super::address::{addresses, resolve};
 use super::copy;
 use super::lane::put32;
 use super::machine::Machine;

@@ -5,7 +5,8 @@
 //! Other blocks of the cluster arrive, expect and send bytes; they do not wait.
 //! Initialising one twice and plain accesses to one are not judged.
 
-use super::access::{Target, addresses, resolve, shared_trouble, toucher};
+use super::access::{shared_trouble, toucher};
+use super::address::{Target, addresses, resolve};
 use super::copy;
 use super::machine::{Machine, Trouble};
 use super::rare::Turn;

@@ -3,6 +3,7 @@
 //! results.
 
 pub(crate) mod access;
+pub(crate) mod address;
 pub(crate) mod alu;
 pub(crate) mod atomic;
 mod bulk;

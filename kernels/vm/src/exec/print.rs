@@ -1,7 +1,8 @@
 //! `printf` and `assert`: texts are read from the kernel's memory under the usual checks, and
 //! formatted as C does. The log is bounded; what does not fit is dropped.
 
-use super::access::{read_one, resolve, toucher};
+use super::access::{read_one, toucher};
+use super::address::resolve;
 use super::machine::{Machine, Trouble};
 use super::rare::Turn;
 use super::step::Laned;

@@ -5,6 +5,8 @@
 //! sums of a whole tile are plain f32 and integer arithmetic; the few elements that this cannot
 //! take (infinities, far-off exponents) are computed one by one.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod pairs;
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod wide;

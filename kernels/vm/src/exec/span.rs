@@ -1,9 +1,8 @@
 //! Runs of bytes of global memory, of any length and alignment, as bulk and tensor copies take them,
 //! under the checks of every load and store.
 
-use super::access::{
-    Target, block_race, constant, read_one, readable, resolve, space_of, unreadable,
-};
+use super::access::{block_race, constant, read_one, readable, unreadable};
+use super::address::{Target, resolve, space_of};
 use super::machine::{Machine, Trouble};
 use super::store::write_one;
 use crate::fault::FaultKind;

@@ -2,7 +2,7 @@
 //! Inlined into each build of `dispatch`; what touches whole registers is called through the
 //! tables there.
 
-use super::access::offset;
+use super::address::offset;
 use super::lane::put32;
 use super::machine::{Machine, Trouble};
 use super::rare::Turn;

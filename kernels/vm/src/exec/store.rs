@@ -1,9 +1,7 @@
 //! Stores of a warp: consecutive addresses at once, everything else lane by lane.
 
-use super::access::{
-    GLOBAL_START, Shape, Target, addresses, block_race, by_size, local_at, offset, place, resolve,
-    shared_trouble, space_of, touch_data, toucher,
-};
+use super::access::{block_race, by_size, local_at, shared_trouble, touch_data, toucher};
+use super::address::{GLOBAL_START, Shape, Target, addresses, offset, place, resolve, space_of};
 use super::cluster;
 use super::lane::lanes_where;
 use super::machine::{Machine, Trouble};

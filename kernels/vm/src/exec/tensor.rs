@@ -4,7 +4,8 @@
 //! included. Whatever of it lies outside the memory that the tensor is bound to is a fault, seen when
 //! it is reached.
 
-use super::access::{Target, addresses, read_one, resolve, shared_trouble, space_of, toucher};
+use super::access::{read_one, shared_trouble, toucher};
+use super::address::{Target, addresses, resolve, space_of};
 use super::bulk::{self, Goal};
 use super::machine::{Machine, Trouble};
 use super::rare::Turn;
@@ -425,6 +426,7 @@ impl BoxCopy {
             if machine.checks {
                 let read = machine.shared.load(place, len, self.me, Touch::Read);
                 read.map_err(|f| shared_trouble(machine, f, place, len as u32, false))?;
+                bulk::visible(machine, place as usize, len)?;
                 reads.push(place as usize..place as usize + len);
             }
             let found = machine.shared.data.get(place as usize..place as usize + len);

@@ -1,7 +1,8 @@
 //! Accesses wider than one register: tiles of `wmma`, whose fragments here are those of `mma`, so
 //! that their products are `mma`'s; exchanges of sixteen bytes; vectors' alignment.
 
-use super::access::{acquire, addresses, read_one, resolve, toucher};
+use super::access::{acquire, read_one, toucher};
+use super::address::{addresses, resolve};
 use super::machine::Machine;
 use super::rare::Turn;
 use super::step::Laned;

@@ -1,6 +1,7 @@
 //! What is wrong with the use of clusters and of tensor maps, and how it is worded.
 
-use super::{BufferPlace, MemorySpace, place};
+use super::words::place;
+use super::{BufferPlace, MemorySpace};
 use std::fmt;
 
 /// What is wrong with the use of a cluster.

@@ -85,7 +85,7 @@ impl<'a> Lowering<'a, '_> {
                 BlockInfo {
                     label: self.label_names.get(start).map(|name| (*name).to_owned()),
                     ptx_line: place.ptx_line,
-                    source: crate::module::resolve(&self.tree.files, place.source),
+                    source: place.source.and_then(|site| self.tree.sites.line(site)),
                 }
             })
             .collect();

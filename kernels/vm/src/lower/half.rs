@@ -28,7 +28,7 @@ fn encode_flushed(x: f64) -> u64 {
 
 /// Of a result: no number has one pattern there, in both formats.
 fn relu(code: u64) -> u64 {
-    if code == NAN_16.into() || code & 0x8000 == 0 { code } else { 0 }
+    if code == u64::from(NAN_16) || code & 0x8000 == 0 { code } else { 0 }
 }
 
 fn saturate(format: Narrow, code: u64) -> u64 {

@@ -146,7 +146,8 @@ pub(crate) struct Lowering<'a, 't> {
     simplified: bool,
     /// Lowered so far, for this kernel and those before.
     statements: u64,
-    /// The module has `wgmma`, whose registers are looked after.
+    /// The asynchronous proxy reads what threads store: registers of products and such stores are
+    /// looked after.
     watched: bool,
 }
 
@@ -222,7 +223,7 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
         }
     }
     writable.resize(data.len(), false);
-    let watched = touches::has_products(tree);
+    let watched = touches::asynchronous(tree);
     let mut entries = Vec::new();
     let mut statements = 0;
     for function in tree.functions.iter().filter(|f| f.is_entry) {

@@ -1,6 +1,6 @@
-//! Kernels with `wgmma`: before every instruction that touches a register of a product, or stores to
-//! shared memory, stands an operation that says so. What a register may take over by moves counts
-//! as the product's. Other kernels have none of these.
+//! Modules with `wgmma` or bulk copies out of shared memory: before every instruction that touches a
+//! register of a product, or stores to shared memory, stands an operation that says so. What a register
+//! may take over by moves counts as the product's. Other modules have none of these.
 
 use super::Lowering;
 use super::visit::Role;
@@ -9,13 +9,18 @@ use crate::rare::{Generic, Rare, Touches, Wide};
 use crate::syntax::{Instruction, Space, Statement, Tree};
 use std::collections::HashSet;
 
-/// Whether any function of a module issues such products.
-pub(super) fn has_products(tree: &Tree<'_>) -> bool {
-    let product = |statement: &Statement<'_>| match statement {
-        Statement::Instruction(ins) => ins.opcode.starts_with("wgmma.mma_async"),
+/// Whether any function of a module has the asynchronous proxy read what threads stored.
+pub(super) fn asynchronous(tree: &Tree<'_>) -> bool {
+    let reads = |statement: &Statement<'_>| match statement {
+        Statement::Instruction(ins) => {
+            let bulk = ["cp.async.bulk", "cp.reduce.async.bulk"];
+            let copies = bulk.iter().any(|name| ins.opcode.starts_with(name));
+            ins.opcode.starts_with("wgmma.mma_async")
+                || copies && ins.opcode.contains(".global.shared::cta")
+        }
         _ => false,
     };
-    tree.functions.iter().flat_map(|f| f.body.iter().flatten()).any(product)
+    tree.functions.iter().flat_map(|f| f.body.iter().flatten()).any(reads)
 }
 
 impl Lowering<'_, '_> {

@@ -1,7 +1,7 @@
 //! The short way of recording weak accesses: by whole lines and cells, as long as no other block has
 //! touched them, nor another warp since the block's warps last met. Whatever it refuses is judged.
 
-use super::shadow::{LINE, Line, STEPS, Shadow, WHOLE, mask_of};
+use super::shadow::{LINE, Line, Records, STEPS, Shadow, WHOLE, mask_of};
 use super::{Act, Races};
 use crate::shared::Toucher;
 use std::ops::Range;
@@ -229,6 +229,13 @@ impl Races {
         self.line::<STORE>(shadow, at / 4..(at + BYTES) / 4, mine, &[0; 256])
     }
 
+    /// Whether no other block has touched a cell, nor another warp since the block's warps last met.
+    #[inline(always)]
+    fn alone(&self, old: Records, mine: u32) -> bool {
+        let foreign = self.foreign();
+        old.all(|record| !foreign.holds(record) && !self.rival(record, mine))
+    }
+
     /// The same for a part of a cell.
     #[inline(always)]
     fn part<const STORE: bool>(
@@ -247,18 +254,18 @@ impl Races {
         if foreign.current(line.writer) || foreign.current(line.reader) {
             self.expand(shadow, cell / LINE);
         }
-        let records = if STORE { &mut shadow.writers } else { &mut shadow.readers };
-        let (Some(line), Some(record)) = (shadow.lines.get_mut(cell / LINE), records.get_mut(cell))
-        else {
-            return false;
-        };
-        if !foreign.holds(owner) && !rival {
-            let old = *record;
-            let free = !foreign.current(old) || mask_of(old) == mask_of(mine);
-            let new = if free { Some(mine) } else { self.join(old, mine) };
+        // In a line that several have touched, a cell may still be the warp's alone.
+        let shared = foreign.holds(owner);
+        if !rival && (!shared || self.alone(shadow.cell(cell), mine)) {
+            let records = if STORE { &mut shadow.writers } else { &mut shadow.readers };
+            let record = &mut records[cell];
+            let free = !foreign.current(*record) || mask_of(*record) == mask_of(mine);
+            let new = if free { Some(mine) } else { self.join(*record, mine) };
             if let Some(new) = new {
-                line.owner = mine;
                 *record = new;
+                if !shared {
+                    shadow.lines[cell / LINE].owner = mine;
+                }
                 return true;
             }
         }

@@ -1,7 +1,7 @@
 //! Stores to shared memory that the asynchronous proxy cannot see yet: those of threads' own
 //! instructions that no `fence.proxy.async` has followed. A fence makes visible what its own warp
-//! stored before, and what anybody stored before the block last met. Kept for kernels with
-//! `wgmma` alone; stores too old to keep are forgotten, so that some are missed and none invented.
+//! stored before, and what anybody stored before the block last met. Kept for modules with `wgmma` or
+//! bulk copies out of shared memory alone; stores too old to keep are forgotten, so that some are missed and none invented.
 
 use super::{Other, Toucher};
 

@@ -4,7 +4,8 @@
 use crate::{Failure, Outcome, repository, say, subjects};
 use properties::corpus::migrate::migrate;
 use properties::corpus::minimize::{Minimal, Stays, minimize};
-use properties::fuzzing::export::{Exported, export};
+use properties::fuzzing::export::{Exported, export, export_histories};
+use properties::rounds::CONTRACT as ROUNDS;
 use properties::subject::known_subjects;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,9 +29,10 @@ enum What {
         #[arg(long)]
         write: bool,
     },
-    /// Stored cases as inputs of the fuzz targets, so that a run starts from everything known.
+    /// Stored cases and histories as inputs of the fuzz targets, so that a run starts from everything
+    /// known.
     Export {
-        /// Contracts; all when none is named.
+        /// Contracts, or `speculative_round`; all when none is named.
         contracts: Vec<String>,
         /// Where the targets' corpora are; a folder a target.
         #[arg(long, value_name = "FOLDER")]
@@ -103,16 +105,30 @@ fn shown(name: &str, minimal: &Minimal, write: bool) -> String {
 }
 
 fn exported(root: &Path, contracts: &[String], to: &Path) -> Result<Outcome, Failure> {
-    let all: Vec<_> =
-        if contracts.is_empty() { known_subjects().collect() } else { subjects(contracts)? };
+    let (rounds, contracts): (Vec<_>, Vec<_>) =
+        contracts.iter().cloned().partition(|name| name == ROUNDS);
+    let everything = rounds.is_empty() && contracts.is_empty();
+    let all: Vec<_> = match () {
+        () if everything => known_subjects().collect(),
+        () if contracts.is_empty() => Vec::new(),
+        () => subjects(&contracts)?,
+    };
     let mut broken = Vec::new();
-    for subject in all {
-        let folder = to.join(subject.name());
-        let Exported { written, refused } = export(root, subject, &folder)?;
+    let mut told = |name: &str, folder: &Path, exported: Exported| {
+        let Exported { written, refused } = exported;
         if written > 0 || !refused.is_empty() {
-            say(&format!("{}: {written} inputs in {}\n", subject.name(), folder.display()))?;
+            say(&format!("{name}: {written} inputs in {}\n", folder.display()))?;
         }
         broken.extend(refused);
+        Ok::<_, Failure>(())
+    };
+    for subject in all {
+        let folder = to.join(subject.name());
+        told(subject.name(), &folder, export(root, subject, &folder)?)?;
+    }
+    if everything || !rounds.is_empty() {
+        let folder = to.join(ROUNDS);
+        told(ROUNDS, &folder, export_histories(root, &folder)?)?;
     }
     if broken.is_empty() { Ok(Outcome::Clean) } else { Err(Failure(broken.join("\nassay: "))) }
 }

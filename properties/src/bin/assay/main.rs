@@ -84,7 +84,25 @@ impl<E: std::fmt::Display> From<E> for Failure {
 }
 
 fn main() -> ExitCode {
-    let answer = match Arguments::parse().command {
+    let command = Arguments::parse().command;
+    // A contract that does not load is missing from every list: nothing is said without it.
+    let answer = match contracts::check_builtin() {
+        Ok(()) => run_command(command),
+        Err(error) => Err(Failure(error.to_string())),
+    };
+    match answer {
+        Ok(Outcome::Clean) => ExitCode::SUCCESS,
+        Ok(Outcome::Found) => ExitCode::from(1),
+        Ok(Outcome::Interrupted) => ExitCode::from(130),
+        Err(Failure(text)) => {
+            eprintln!("assay: {text}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run_command(command: Command) -> Result<Outcome, Failure> {
+    match command {
         Command::Search(arguments) => search::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Shrink(arguments) => shrink::run(arguments),
@@ -99,15 +117,6 @@ fn main() -> ExitCode {
         Command::Mutate(arguments) => mutate::run(arguments),
         Command::Compile(arguments) => compile::run(arguments),
         Command::FuzzTargets(arguments) => list::write_fuzz_targets(arguments),
-    };
-    match answer {
-        Ok(Outcome::Clean) => ExitCode::SUCCESS,
-        Ok(Outcome::Found) => ExitCode::from(1),
-        Ok(Outcome::Interrupted) => ExitCode::from(130),
-        Err(Failure(text)) => {
-            eprintln!("assay: {text}");
-            ExitCode::from(2)
-        }
     }
 }
 

@@ -234,7 +234,17 @@ fn escaped(text: &str) -> String {
             _ => out.push(c),
         }
     }
-    out.replace("://", ":\u{200b}//").replace("www.", "www\u{200b}.")
+    let out = out.replace("://", ":\u{200b}//").replace("www.", "www\u{200b}.");
+    // `GH-7` is issue 7 too, in any letters.
+    let mut apart = String::with_capacity(out.len());
+    for c in out.chars() {
+        let tail = apart.len().checked_sub(2).and_then(|from| apart.get(from..));
+        if c == '-' && tail.is_some_and(|tail| tail.eq_ignore_ascii_case("gh")) {
+            apart.push('\u{200b}');
+        }
+        apart.push(c);
+    }
+    apart
 }
 
 /// An entry's link, its text without the scheme. Whatever an address cannot hold is encoded.
@@ -267,6 +277,7 @@ mod tests {
             "&lt;img src=x&gt; \\*\\*b\\*\\* \\_c\\_ \\[d\\]\\(e\\)"
         );
         assert_eq!(text("@all see #1"), "@\u{200b}all see #\u{200b}1");
+        assert_eq!(text("GH-7 or gh-7, é-7"), "GH\u{200b}-7 or gh\u{200b}-7, é-7");
         assert_eq!(
             text("https://evil.example www.evil.example"),
             "https:\u{200b}//evil.example www\u{200b}.evil.example"

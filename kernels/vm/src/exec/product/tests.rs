@@ -68,7 +68,7 @@ fn factors(kind: Kind, seed: &mut u64, brain: bool) -> Words {
     }))
 }
 
-/// Runs one product on both builds and one element at a time.
+/// Runs one product on every build and one element at a time.
 #[track_caller]
 fn agree(warp: &mut Warp, operands: &mut Operands, shape: Shape, what: &str) -> usize {
     let brain = matches!(shape, Shape::Bf16K16 | Shape::Bf16K8);
@@ -77,7 +77,7 @@ fn agree(warp: &mut Warp, operands: &mut Operands, shape: Shape, what: &str) -> 
         let code = warp.words[slot].0[lane] >> (16 * high) & 0xffff;
         f32::from_bits(if brain { code << 16 } else { crate::float::f16_to_f32(code) })
     };
-    for vectors in [None, dispatch::detect()] {
+    for vectors in dispatch::builds() {
         let (a, b, c, d) = ([0, 1, 2, 3], [4, 5], [6, 7, 8, 9], [10, 11, 12, 13]);
         let product = Product { shape, a, b, c, d };
         dispatch::product(vectors, warp, operands, &product, MatrixModel::H200);
@@ -143,7 +143,7 @@ fn ordinary_tiles_leave_nothing_over() {
 }
 
 #[test]
-fn plain_products_add_in_the_order_of_k_on_both_builds() {
+fn plain_products_add_in_the_order_of_k_on_every_build() {
     let mut seed = 17;
     let mut operands = Operands::default();
     let mut differs = 0;
@@ -164,7 +164,7 @@ fn plain_products_add_in_the_order_of_k_on_both_builds() {
             // The factors stay, the model changes: nothing of one may serve the other.
             dispatch::product(None, &mut warp, &mut operands, &product, MatrixModel::H200);
             let exact: Vec<[u32; 32]> = warp.words[10..14].iter().map(|w| w.0).collect();
-            for vectors in [None, dispatch::detect()] {
+            for vectors in dispatch::builds() {
                 dispatch::product(vectors, &mut warp, &mut operands, &product, MatrixModel::F32);
                 for (row, column) in (0..16).flat_map(|r| (0..8).map(move |c| (r, c))) {
                     let half = |slot: usize, lane: usize, high: usize| {

@@ -103,7 +103,7 @@ wide! {
         _mm256_setr_epi32(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7))
     }
 
-    fn put_words(x: __m256i, out: &mut [u32; 8]) {
+    pub(super) fn put_words(x: __m256i, out: &mut [u32; 8]) {
         *out = [
             _mm256_extract_epi32::<0>(x) as u32,
             _mm256_extract_epi32::<1>(x) as u32,
@@ -116,7 +116,7 @@ wide! {
         ];
     }
 
-    fn all(x: i32) -> __m256i {
+    pub(super) fn all(x: i32) -> __m256i {
         _mm256_set1_epi32(x)
     }
 
@@ -169,7 +169,7 @@ wide! {
         _mm256_movemask_ps(_mm256_castsi256_ps(equal)) as u32
     }
 
-    fn put_left(left: &mut Left, brain: bool) {
+    pub(super) fn put_left(left: &mut Left, brain: bool) {
         for row in 0..16 {
             let low = &left.source.words[row / 8];
             let high = &left.source.words[row / 8 + 2];
@@ -188,7 +188,7 @@ wide! {
         left.zero = equal(upper, 0) | equal(lower, 0) << 8;
     }
 
-    fn put_right(right: &mut Right, brain: bool) {
+    pub(super) fn put_right(right: &mut Right, brain: bool) {
         let Source { words: [low, high], .. } = &right.source;
         let mut lines = [[_mm256_setzero_ps(); 8]; 2];
         let mut exponents = [[0; 8]; 2];

@@ -96,7 +96,7 @@ fn geometry(run: &Run<'_>) -> String {
 fn by(ptx_line: u32, instruction: &str, source: Option<&SourceLine>) -> String {
     let mut text = format!("PTX line {ptx_line}: {}", instruction.trim_end_matches(';'));
     if let Some(source) = source {
-        let _ = write!(text, " ({}:{})", source.file, source.line);
+        let _ = write!(text, " ({source})");
     }
     text
 }
@@ -245,11 +245,18 @@ fn watch(run: &Run<'_>, watched: &Watched) -> String {
     text
 }
 
+/// A source line; one of an inlined function with the call.
+fn place(at: &SourceLine) -> Value {
+    let mut value = json!({ "file": &*at.file, "line": at.line });
+    if let Some(call) = &at.called_from {
+        value["inlined_at"] = place(call);
+    }
+    value
+}
+
 /// The run under stable keys.
 pub fn json(run: &Run<'_>) -> Value {
-    let source = |source: Option<&SourceLine>| {
-        source.map(|at| json!({ "file": &*at.file, "line": at.line }))
-    };
+    let source = |source: Option<&SourceLine>| source.map(place);
     let output = |made: &Made| {
         let left = made.left(&run.memory);
         let value = |bits: u64| json!(made.element.value(bits));
