@@ -6,6 +6,7 @@ use arbitrary::Arbitrary;
 use assay_fuzz::edit::{Edit, Mutant};
 use assay_fuzz::execute::{self, Setup};
 use assay_fuzz::kernel::Kernel;
+use assay_fuzz::spread::Spread;
 use libfuzzer_sys::fuzz_target;
 use ptx_vm::{Module, ParseErrorKind};
 use std::fmt;
@@ -44,7 +45,8 @@ impl fmt::Debug for Input {
     }
 }
 
-fuzz_target!(|input: Input| {
+fuzz_target!(|input: Spread<Input>| {
+    let Spread(input) = input;
     let text = input.program.text();
     let mut initialised = false;
     if let Program::Kernel(kernel) = &input.program {

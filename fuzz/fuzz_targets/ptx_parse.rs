@@ -4,20 +4,21 @@
 use arbitrary::Arbitrary;
 use assay_fuzz::edit::{Edit, Mutant};
 use assay_fuzz::kernel::Kernel;
+use assay_fuzz::spread::{Rest, Spread};
 use assay_fuzz::text::words;
 use libfuzzer_sys::fuzz_target;
 use ptx_vm::Module;
 use std::fmt;
 
 #[derive(Arbitrary)]
-enum Input<'a> {
+enum Input {
     Mutant(Mutant),
     Words(Vec<(u16, Edit)>),
     Kernel(Kernel, Vec<Edit>),
-    Bytes(&'a [u8]),
+    Bytes(Rest),
 }
 
-impl Input<'_> {
+impl Input {
     fn text(&self) -> String {
         let mut text = String::new();
         match self {
@@ -35,20 +36,21 @@ impl Input<'_> {
                 text.push_str(&kernel.text);
                 edits.iter().take(16).for_each(|edit| edit.apply(&mut text));
             }
-            Input::Bytes(bytes) => text = String::from_utf8_lossy(bytes).into_owned(),
+            Input::Bytes(rest) => text = String::from_utf8_lossy(&rest.0).into_owned(),
         }
         text
     }
 }
 
 /// `cargo fuzz fmt ptx_parse FILE` shows the text.
-impl fmt::Debug for Input<'_> {
+impl fmt::Debug for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text())
     }
 }
 
-fuzz_target!(|input: Input<'_>| {
+fuzz_target!(|input: Spread<Input>| {
+    let Spread(input) = input;
     let text = input.text();
     match (Module::parse(&text), Module::parse_plainly(&text)) {
         (Ok(module), Ok(_)) => {

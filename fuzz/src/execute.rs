@@ -209,7 +209,8 @@ fn tensor_map(choice: u64, address: u64) -> TensorMap {
         _ => (TensorType::U32, &[3, 5], &[16], &[3, 5]),
     };
     let mut map = TensorMap::tiled(ty, address, dims, strides, box_dims);
-    map.swizzle = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128][(choice / 64) as usize];
+    map.swizzle =
+        [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128][(choice / 64) as usize];
     if choice % 32 == 5 {
         map.element_strides[0] = 2;
     }

@@ -17,7 +17,8 @@ pub struct Kernel {
     pub initialised: bool,
 }
 
-const PARAMETERS: &str = ".param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n, .param .align 64 .b8 t[128]";
+const PARAMETERS: &str =
+    ".param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n, .param .align 64 .b8 t[128]";
 
 /// The templates of each group.
 fn templates() -> &'static HashMap<&'static str, Vec<&'static str>> {
@@ -361,9 +362,7 @@ impl Writer<'_, '_> {
             "x" => self.register_or("%f", 8, SINGLE),
             "y" => self.register_or("%g", 8, DOUBLE),
             "m" => self.register_or("%r", 0, MASKS),
-            "n" => {
-                self.of(&["0", "1", "2", "4", "15", "16", "32", "64", "1"])
-            }
+            "n" => self.of(&["0", "1", "2", "4", "15", "16", "32", "64", "1"]),
             "a" => self.place(&["%d4", "%d5", "%d1", "%d2", "%d3", "%d6", "%d7"]),
             "s" => self.place(&["%r4", "%r5", "s", "%r3", "%r6", "e", "%r7"]),
             "l" => self.place(&["l", "%d8"]),

@@ -6,4 +6,5 @@ pub mod edit;
 pub mod execute;
 pub mod kernel;
 pub mod samples;
+pub mod spread;
 pub mod text;
