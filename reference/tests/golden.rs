@@ -232,7 +232,7 @@ fn gated_rms_norm_agrees_with_public_model_code() {
     for gate in ["silu", "sigmoid"] {
         let all = |tensor: &str| floats(&file, &format!("gated_rms_norm.{gate}.{tensor}"));
         let [x, z, w, expected] = ["x", "gate", "weight", "out"].map(all);
-        let shape = [(x.len() / w.len()) as u64, w.len() as u64];
+        let shape = [x.len() / w.len(), w.len()];
         let words = [("gate", gate), ("weight", "plain"), ("round_point", "end")];
         let inputs = Inputs {
             tensors: [("x", &shape[..], &x), ("z", &shape[..], &z), ("w", &shape[1..], &w)]

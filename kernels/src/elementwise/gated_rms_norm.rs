@@ -13,7 +13,7 @@ const PIECE_BYTES: u64 = 16;
 /// Pieces of a lane up to which a warp is enough for a row.
 const PIECES_OF_A_LANE: u64 = 4;
 
-/// Checks x, z, out `[rows, D]` (f32, f16 or bf16), w `[D]` of their type, the scalar `eps` and the options
+/// Checks x, z, out `[rows, D]` (f32, f16 or bf16), w `[D]` or `[1, D]` of their type, the scalar `eps` and the options
 /// `gate` (`silu` or `sigmoid`), `weight` (`plain`, or `one_plus`: 1 + w), `round_point` (`end`, or
 /// `after_norm`: also before the weight) and `wide_out` (`f32` takes out_f32 `[rows, D]`), and plans one
 /// launch; none for no rows.
@@ -26,7 +26,9 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
     let like_x = |name: &str| call.tensor(name)?.dtype_in(name, &[x.dtype]);
     let (z, w, out) = (like_x("z")?, like_x("w")?, like_x("out")?);
     z.shape_is("z", &[rows, channels])?;
-    w.shape_is("w", &[channels])?;
+    if w.shape != [channels] {
+        w.shape_is("w", &[1, channels])?;
+    }
     out.shape_is("out", &[rows, channels])?;
     let gate_is_sigmoid = second_of(call, "gate", ["silu", "sigmoid"])?;
     let weight_is_offset = second_of(call, "weight", ["plain", "one_plus"])?;
@@ -39,8 +41,10 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
     }
     let strides: Vec<i64> =
         strided.iter().map(|(name, tensor)| row_stride(name, tensor)).collect::<Result<_, _>>()?;
-    w.aligned("w", w.dtype.size_bytes())?;
-    if w.row_stride("w")? != 1 && channels > 1 {
+    if !w.offset_bytes.is_multiple_of(w.dtype.size_bytes()) {
+        return Err(Rejection::new(ErrorKind::Align, "w", "does not begin on an element"));
+    }
+    if w.strides.last() != Some(&1) && channels > 1 {
         return Err(Rejection::new(ErrorKind::Shape, "w", "must be contiguous"));
     }
     call.no_alias(&["out", "out_f32"])?;
@@ -54,7 +58,7 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
     let in_piece = PIECE_BYTES / x.dtype.size_bytes();
     let whole = |tensor: &TensorArg| tensor.aligned("", PIECE_BYTES).is_ok();
     let vectors = channels.is_multiple_of(in_piece)
-        && whole(w)
+        && w.offset_bytes.is_multiple_of(PIECE_BYTES)
         && strided.iter().all(|(_, tensor)| whole(tensor));
     let pieces = channels.div_ceil(in_piece);
     let (form, lanes) = match pieces.next_power_of_two() {

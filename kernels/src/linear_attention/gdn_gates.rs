@@ -141,7 +141,8 @@ fn grouped<'a>(
 ) -> Result<&'a TensorArg, Rejection> {
     let axes = tensor.axes::<3>(name)?;
     let [key_heads, both] = if rows.is_some() { [axes[1], axes[2]] } else { [axes[0], axes[1]] };
-    whole_groups(key_heads, heads)?;
+    whole_groups(key_heads, heads)
+        .map_err(|refusal| Rejection::new(refusal.kind, name, refusal.detail))?;
     let group = heads / key_heads;
     if both != 2 * group {
         let detail = format!("has {both} channels a key head; must have {}", 2 * group);
@@ -239,8 +240,11 @@ fn projected(call: &Call, pair: &Pair, out: &Outputs) -> Result<Launch, Rejectio
     })
 }
 
-/// Whether rows begin on whole vectors.
+/// Whether rows begin on whole vectors; a vector of one axis is a row.
 fn is_whole(call: &Call, name: &str) -> bool {
-    let whole = |tensor: &TensorArg| tensor.aligned(name, VECTOR_BYTES).is_ok();
+    let whole = |tensor: &TensorArg| match tensor.shape.len() {
+        1 => tensor.offset_bytes.is_multiple_of(VECTOR_BYTES),
+        _ => tensor.aligned(name, VECTOR_BYTES).is_ok(),
+    };
     call.optional_tensor(name).is_some_and(whole)
 }

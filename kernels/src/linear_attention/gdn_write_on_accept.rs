@@ -130,7 +130,8 @@ fn fold(call: &Call, engaged: &'static str) -> Result<Vec<Launch>, Rejection> {
     let [_, key_heads, key_dim] = call.tensor("stash_key")?.axes("stash_key")?;
     head_dim("stash_key", key_dim)?;
     head_dim("stash_delta", value_dim)?;
-    whole_groups(key_heads, value_heads)?;
+    whole_groups(key_heads, value_heads)
+        .map_err(|refusal| Rejection::new(refusal.kind, "stash_delta", refusal.detail))?;
     s.shape_is("s", &[slots, value_heads, value_dim, key_dim])?;
     let slot_of = call.tensor("slot_of")?.dtype_in("slot_of", &[DType::I64])?;
     let [sequences] = slot_of.axes("slot_of")?;

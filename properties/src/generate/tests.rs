@@ -350,8 +350,12 @@ fn seeds_are_frozen() {
     let frozen = vec![
         ("gdn_decode", 13794740953732531856),
         ("gdn_chunk", 10119508867765996824),
-        ("gdn_verify", 4247247882690009081),
+        ("gdn_verify", 12126269579840685834),
+        ("gdn_write_on_accept", 5608429563190154570),
+        ("gdn_gates", 16516713144934136020),
+        ("qkvz_deinterleave", 12776505510024760477),
         ("causal_conv1d", 1136182570889128408),
+        ("gated_rms_norm", 15673985044706701715),
         ("ple_gather", 6278454272248761269),
         ("argmax_rows", 3469655993753774789),
         ("row_topk", 4882055797433127459),
