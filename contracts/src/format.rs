@@ -8,7 +8,9 @@ pub use promises::{
     Bound, Carried, Copies, Detected, Drift, Empty, Equals, Heads, NanPolicy, OverAxis, Overflow,
     Reach, Recall, Rejection, Relation, Same, Scaled, Split, Term, Tolerance,
 };
-pub use values::{Domain, GateClass, Joint, Number, PlantPlace, RawGates, TiePlace, Values};
+pub use values::{
+    Domain, GateClass, Joint, LogDecay, Number, PlantPlace, RawGates, TiePlace, Values,
+};
 
 use crate::dtype::DType;
 use crate::expr::Expr;

@@ -93,7 +93,8 @@
 //!   2), `model_scale: dim` (1/√dim), `unit_rows`, `correlated_rows: [share…]`, `ramp`, `spike`,
 //!   `distinct_mantissas`, `all_codes`, `lattice` (eighths up to 2), `one_hot_rows`, `alternating`,
 //!   `midpoints: dtype`, `nan_payloads`, `hashed`, `specials`, `ties: {places}`, `crowd: {band, count}`,
-//!   `masked: {survivors}`, `planted: {value, at}`, `runs: [x…]` (stretches of one value each), `literal: [bits…]`. Each is a function of seed, tensor and coordinates.
+//!   `masked: {survivors}`, `planted: {value, at}`, `runs: [x…]` (stretches of one value each), `log_decays: lb, lbmax, mix or slow`
+//!   (of key channels), `literal: [bits…]`. Each is a function of seed, tensor and coordinates.
 //! * **Scale kinds**, never convertible: `tensor_bf16 tensor_f32_multiplier row_f32 block128_f32`.
 //! * **Errors**: `shape dtype scale_shape scale_kind scale_value id_range align alias duplicate nonfinite
 //!   state capacity`.

@@ -17,6 +17,7 @@ import torch
 import convolution  # noqa: F401: registers its kernels
 import elementwise  # noqa: F401
 import embedding  # noqa: F401
+import key_decays  # noqa: F401
 import linear_attention  # noqa: F401
 import selection  # noqa: F401
 import speculative  # noqa: F401

@@ -62,6 +62,38 @@ fn verify(io: DType, state: DType, key_dim: u64) -> Call {
     call
 }
 
+/// Rows of the rule with a decay for each key channel.
+fn kda(io: DType, key_dim: u64, value_dim: u64, sequences: u64, rows: u64) -> Call {
+    let mut call = gdn(io, key_dim, value_dim, sequences, rows);
+    let g = tensor(3, DType::F32, &[rows, HEADS[1], key_dim]);
+    *edit(&mut call, "g") = g;
+    call.scalars.push(("q_output_scale".to_owned(), ScalarArg::F32(0.125f32.to_bits())));
+    call.words.push(("gate_law".to_owned(), "lb_sigmoid".to_owned()));
+    call
+}
+
+fn kda_qk_norm(io: DType, dim: u64) -> Call {
+    let shape = [10, 3, dim];
+    call(
+        &[("q", io, &shape), ("k", io, &shape), ("q_out", io, &shape), ("k_out", io, &shape)],
+        &[("eps", 1e-6)],
+        &[("place", "apart")],
+    )
+}
+
+fn kda_gate(io: DType, law: &str) -> Call {
+    call(
+        &[
+            ("f", io, &[10, 3, 128]),
+            ("dt_bias", DType::F32, &[3, 128]),
+            ("a_log", DType::F32, &[3]),
+            ("g", DType::F32, &[10, 3, 128]),
+        ],
+        &[("lower_bound", -5.0)],
+        &[("gate_law", law)],
+    )
+}
+
 /// As many rows through the convolution, with everything an option may ask for.
 fn conv(io: DType, out: DType, width: u64, walk: &str) -> Call {
     let mut call = call(
@@ -184,6 +216,83 @@ fn what_a_round_runs_is_refused_argument_by_argument() {
     refuses("state_scatter", &good, ErrorKind::Alias, "to", |call| edit(call, "to").buffer = 0);
 }
 
+#[test]
+fn decays_of_key_channels_are_refused_argument_by_argument() {
+    for kernel in ["kda_decode", "kda_chunk"] {
+        let good = kda(DType::BF16, 64, 64, 3, 3);
+        let plan_of = plan(kernel, &good).expect("legal");
+        let least = Argument::F32(-5.0);
+        assert!(plan_of.launches[0].arguments.contains(&least), "the law's bound");
+        refuses(kernel, &good, ErrorKind::Shape, "g", |call| {
+            *edit(call, "g") = tensor(3, DType::F32, &[3, HEADS[1]]);
+        });
+        refuses(kernel, &good, ErrorKind::Dtype, "g", |call| edit(call, "g").dtype = DType::BF16);
+        refuses(kernel, &good, ErrorKind::Align, "g", |call| edit(call, "g").offset_bytes = 8);
+        refuses(kernel, &good, ErrorKind::Dtype, "s", |call| edit(call, "s").dtype = DType::F16);
+        refuses(kernel, &good, ErrorKind::Alias, "o", |call| edit(call, "o").buffer = 2);
+        refuses(kernel, &good, ErrorKind::Shape, "q_output_scale", |call| {
+            call.scalars.retain(|(name, _)| name != "q_output_scale");
+        });
+        refuses(kernel, &good, ErrorKind::Shape, "gate_law", |call| {
+            set_word(call, "gate_law", "log");
+        });
+    }
+    let mut unbounded = kda(DType::F32, 32, 32, 1, 1);
+    set_word(&mut unbounded, "gate_law", "softplus");
+    let arguments = &plan("kda_decode", &unbounded).expect("legal").launches[0].arguments;
+    assert!(arguments.contains(&Argument::F32(f32::NEG_INFINITY)), "no bound");
+    let rows = kda(DType::F32, 32, 32, 2, 3);
+    refuses("kda_decode", &kda(DType::F32, 32, 32, 3, 3), ErrorKind::Shape, "q", |call| {
+        *call = rows.clone();
+    });
+
+    let launches = plan("kda_chunk", &kda(DType::BF16, 128, 128, 3, 130)).expect("legal").launches;
+    assert_eq!(launches[0].grid, [(130 / 64 + 3) * 4, 1, 1], "chunks and heads");
+    assert_eq!((launches[1].grid, launches[1].block), ([3 * 4 * 2, 1, 1], [320, 1, 1]));
+    assert_eq!(launches[1].dynamic_shared_bytes, 197_632, "KdaTiles<128>::kBytes");
+
+    let good = kda_qk_norm(DType::BF16, 128);
+    let grid = plan("kda_qk_norm", &good).expect("legal").launches[0].grid;
+    assert_eq!(grid, [4, 2, 1], "30 rows of heads by 8, q and k");
+    refuses("kda_qk_norm", &good, ErrorKind::Shape, "k", |call| edit(call, "k").shape[1] = 2);
+    refuses("kda_qk_norm", &good, ErrorKind::Shape, "k_out", |call| {
+        call.tensors.retain(|(name, _)| name != "k_out");
+    });
+    refuses("kda_qk_norm", &good, ErrorKind::Alias, "q_out", |call| {
+        edit(call, "k_out").buffer = 2;
+    });
+    refuses("kda_qk_norm", &good, ErrorKind::Alias, "k", |call| {
+        edit(call, "q_out").buffer = 1;
+    });
+    let mut in_place = good.clone();
+    set_word(&mut in_place, "place", "in_place");
+    in_place.tensors.truncate(2);
+    let arguments = &plan("kda_qk_norm", &in_place).expect("legal").launches[0].arguments;
+    assert_eq!(arguments[..2], arguments[2..4], "the inputs' own places");
+    refuses("kda_qk_norm", &in_place, ErrorKind::Alias, "q", |call| edit(call, "k").buffer = 0);
+
+    let good = kda_gate(DType::F16, "softplus");
+    let grid = plan("kda_gate", &good).expect("legal").launches[0].grid;
+    assert_eq!(grid, [1, 10, 1], "384 channels by 1024, rows");
+    refuses("kda_gate", &good, ErrorKind::Shape, "a_log", |call| {
+        *edit(call, "a_log") = tensor(2, DType::F32, &[3, 128]);
+    });
+    refuses("kda_gate", &good, ErrorKind::Shape, "dt_bias", |call| {
+        edit(call, "dt_bias").strides[0] = 132;
+    });
+    refuses("kda_gate", &good, ErrorKind::Align, "dt_bias", |call| {
+        edit(call, "dt_bias").offset_bytes = 4;
+    });
+    refuses("kda_gate", &good, ErrorKind::Shape, "f", |call| {
+        *call = kda_gate(DType::F16, "softplus");
+        for name in ["f", "g", "dt_bias"] {
+            let narrow = edit(call, name);
+            *narrow.shape.last_mut().expect("axes") = 6;
+        }
+    });
+    refuses("kda_gate", &good, ErrorKind::Alias, "g", |call| edit(call, "g").buffer = 1);
+}
+
 /// A decode step of `sequences` with everything fused, in raw gates.
 fn fused(io: DType, state: DType, key_dim: u64, value_dim: u64, sequences: u64) -> Call {
     let [_, value_heads] = HEADS;
@@ -287,6 +396,9 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
                 }
             }
             check("gdn_chunk", &gdn(io, key_dim, 32, 3, 130));
+            check("kda_decode", &kda(io, key_dim, 32, 3, 3));
+            check("kda_chunk", &kda(io, key_dim, 32, 3, 130));
+            check("kda_qk_norm", &kda_qk_norm(io, key_dim));
             for state in [DType::F32, DType::F16] {
                 check("gdn_verify", &verify(io, state, key_dim));
             }
@@ -300,6 +412,8 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
         for channels in [40, 5] {
             check("draft_conv", &draft(io, channels, 5));
         }
+        check("kda_gate", &kda_gate(io, "softplus"));
+        check("kda_gate", &kda_gate(io, "lb_sigmoid"));
         check("state_scatter", &scatter(io));
         check("ple_gather", &ple(io, 40));
         check("argmax_rows", &argmax(io, 3, 1000, "1"));

@@ -251,6 +251,76 @@ impl Gdn {
         .run(["o", "s"])
     }
 
+    /// q and k to unit length by the kernel that does so for the next two.
+    fn unit_rows(&self) -> [Vec<f32>; 2] {
+        Call {
+            subject: kernel("kda_qk_norm"),
+            options: vec![("place", "apart")],
+            dims: vec![("rows", self.rows), ("heads", self.key_heads), ("D", self.key_dim)],
+            lists: Vec::new(),
+            scalars: vec![("eps", EPSILON)],
+            tensors: vec![("q", &self.q), ("k", &self.k)],
+        }
+        .run(["q_out", "k_out"])
+    }
+
+    /// With a decay for each key channel, token by token.
+    fn kda_decode(&self) -> [Vec<f32>; 2] {
+        let [q, k] = self.unit_rows();
+        let (mut out, mut state) = (Vec::new(), self.state.clone());
+        for row in 0..self.rows {
+            let of = |values: &'_ [f32], width: usize| -> Vec<f32> {
+                values[row * width..(row + 1) * width].to_vec()
+            };
+            let (keys, values) = (self.key_heads * self.key_dim, self.value_heads * self.value_dim);
+            let (q, k, v) = (of(&q, keys), of(&k, keys), of(&self.v, values));
+            let g = of(&self.g, self.value_heads * self.key_dim);
+            let beta = of(&self.beta, self.value_heads);
+            let [o, s] = Call {
+                subject: kernel("kda_decode"),
+                options: Vec::new(),
+                dims: self.dims(),
+                lists: vec![("slot", vec![0])],
+                scalars: vec![("q_output_scale", self.scale())],
+                tensors: vec![
+                    ("q", &q),
+                    ("k", &k),
+                    ("v", &v),
+                    ("g", &g),
+                    ("beta", &beta),
+                    ("s", &state),
+                ],
+            }
+            .run(["o", "s"]);
+            out.extend(o);
+            state = s;
+        }
+        [out, state]
+    }
+
+    /// The same, all rows at once.
+    fn kda_chunk(&self) -> [Vec<f32>; 2] {
+        let [q, k] = self.unit_rows();
+        let mut dims = self.dims();
+        dims.push(("rows", self.rows));
+        Call {
+            subject: kernel("kda_chunk"),
+            options: vec![("initial_state", "slot")],
+            dims,
+            lists: vec![("seq_len", vec![self.rows as i64]), ("slot", vec![0])],
+            scalars: vec![("q_output_scale", self.scale())],
+            tensors: vec![
+                ("q", &q),
+                ("k", &k),
+                ("v", &self.v),
+                ("g", &self.g),
+                ("beta", &self.beta),
+                ("s", &self.state),
+            ],
+        }
+        .run(["o", "s"])
+    }
+
     fn agrees(&self, what: &str, [out, state]: [Vec<f32>; 2]) {
         for (tensor, observed, expected) in [("o", out, &self.out), ("s", state, &self.state_out)] {
             let error = relative_rms(&observed, expected);
@@ -293,6 +363,55 @@ fn the_gated_delta_kernels_agree_with_public_model_code() {
     let expected = ["gdn.t1", "gdn.t130", "gdn.t5", "gdn.t63", "gdn.t64", "gdn.t65"];
     let expected = expected.into_iter().chain(["gdn_chunk.t67d128"]);
     assert_eq!(cases, expected.collect(), "every case of the file was run");
+}
+
+#[test]
+fn the_kernels_with_a_decay_for_each_key_channel_agree_with_public_model_code() {
+    let bytes = golden();
+    let file = SafeTensors::deserialize(&bytes).expect("peers.safetensors is intact");
+    let cases: BTreeSet<&str> = file
+        .names()
+        .into_iter()
+        .filter(|name| name.starts_with("kda."))
+        .filter_map(|name| name.strip_suffix(".state_out_kv"))
+        .collect();
+    for case in &cases {
+        let kda = Gdn::read(&file, case);
+        kda.agrees(&format!("{case}: kda_decode"), kda.kda_decode());
+        kda.agrees(&format!("{case}: kda_chunk"), kda.kda_chunk());
+    }
+    let expected = ["kda.t1", "kda.t4", "kda.t63", "kda.t64", "kda.t65"];
+    assert_eq!(cases, expected.into_iter().collect(), "every case of the file was run");
+
+    for (case, law) in [("softplus", "softplus"), ("safe_lower_bound_-5", "lb_sigmoid")] {
+        let all = |tensor: &str| floats(&file, &format!("kda_gate.{case}.{tensor}"));
+        let (raw, dt_bias, a_log) = (all("raw"), all("dt_bias"), all("A_log"));
+        let [g] = Call {
+            subject: kernel("kda_gate"),
+            options: vec![("gate_law", law)],
+            dims: vec![("rows", 9), ("H", 3), ("D", 8)],
+            lists: Vec::new(),
+            scalars: vec![("lower_bound", -5.0)],
+            tensors: vec![("f", &raw), ("dt_bias", &dt_bias), ("a_log", &a_log)],
+        }
+        .run(["g"]);
+        let error = relative_rms(&g, &all("g"));
+        println!("kda_gate.{case}: relative RMS {error:.1e}");
+        assert!(error <= TOLERANCE, "kda_gate.{case}: relative RMS {error:e}");
+    }
+    let (x, expected) = (floats(&file, "l2norm.eps1e-6.x"), floats(&file, "l2norm.eps1e-6.out"));
+    let [y, _] = Call {
+        subject: kernel("kda_qk_norm"),
+        options: vec![("place", "apart")],
+        dims: vec![("rows", 6), ("heads", 1), ("D", 32)],
+        lists: Vec::new(),
+        scalars: vec![("eps", EPSILON)],
+        tensors: vec![("q", &x), ("k", &x)],
+    }
+    .run(["q_out", "k_out"]);
+    let error = relative_rms(&y, &expected);
+    println!("l2norm: relative RMS {error:.1e}");
+    assert!(error <= TOLERANCE, "l2norm: relative RMS {error:e}");
 }
 
 /// With S = 0, β = 1, k = q = e₀ and scale 1 the step's output is v, so y is the norm of v alone.

@@ -3,8 +3,8 @@
 mod gdn_inputs;
 
 use contracts::dtype::{DType, e4m3_encode, e4m3_value};
-use gdn_inputs::{Gdn, f32_tensor, value};
-use reference::{Expected, Inputs, reference};
+use gdn_inputs::{Gdn, Kda, f32_tensor, value};
+use reference::{Expected, Inputs, Outputs, reference};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeSet;
 
@@ -141,6 +141,88 @@ fn gated_delta_rule_agrees_with_public_model_code() {
     let expected = ["gdn.t1", "gdn.t130", "gdn.t5", "gdn.t63", "gdn.t64", "gdn.t65"];
     let expected = expected.into_iter().chain(["gdn_chunk.t67d128"]);
     assert_eq!(cases, expected.collect(), "every case of the file was run");
+}
+
+#[test]
+fn the_rule_with_a_decay_for_each_key_channel_agrees_with_public_model_code() {
+    let bytes = golden("peers.safetensors");
+    let file = SafeTensors::deserialize(&bytes).expect("peers.safetensors is intact");
+    let cases: BTreeSet<&str> = file
+        .names()
+        .into_iter()
+        .filter(|name| name.starts_with("kda."))
+        .filter_map(|name| name.strip_suffix(".state_out_kv"))
+        .collect();
+    for case in &cases {
+        let golden = GoldenGdn::read(&file, case);
+        let kda = Kda(golden.gdn.clone());
+        let whole = kda.chunk("softplus", &[golden.rows as i64], &[0]);
+        let (mut out, mut state) = (Vec::new(), golden.gdn.s.clone());
+        for row in 0..golden.rows {
+            let mut step = kda.rows(row..row + 1);
+            step.0.s = state;
+            let outputs = step.decode("softplus", &[0]);
+            out.extend_from_slice(value(&outputs, "o"));
+            state = value(&outputs, "s").iter().map(|element| *element as f32).collect();
+        }
+        let state: Vec<f64> = state.iter().map(|element| f64::from(*element)).collect();
+        for (what, observed, expected) in [
+            ("kda_chunk o", value(&whole, "o"), &golden.out),
+            ("kda_chunk s", value(&whole, "s"), &golden.state_out),
+            ("kda_decode o", &out, &golden.out),
+            ("kda_decode s", &state, &golden.state_out),
+        ] {
+            let error = relative_rms(observed, expected);
+            println!("{case}: {what}: relative RMS {error:.1e}");
+            assert!(error <= TOLERANCE, "{case}: {what}: relative RMS {error:e}");
+        }
+    }
+    let expected = ["kda.t1", "kda.t4", "kda.t63", "kda.t64", "kda.t65"];
+    assert_eq!(cases, expected.into_iter().collect(), "every case of the file was run");
+}
+
+#[test]
+fn the_forget_gate_and_the_unit_norm_agree_with_public_model_code() {
+    let bytes = golden("peers.safetensors");
+    let file = SafeTensors::deserialize(&bytes).expect("peers.safetensors is intact");
+    let run = |kernel: &str, inputs: &Inputs| -> Outputs {
+        reference::reference(kernel).expect("registered")(inputs)
+    };
+    let word = |name: &str, word: &str| vec![(name.to_owned(), word.to_owned())];
+    for (case, law) in [("softplus", "softplus"), ("safe_lower_bound_-5", "lb_sigmoid")] {
+        let all = |tensor: &str| floats(&file, &format!("kda_gate.{case}.{tensor}"));
+        let inputs = Inputs {
+            tensors: vec![
+                ("f".to_owned(), f32_tensor(&[9, 3, 8], &all("raw"))),
+                ("dt_bias".to_owned(), f32_tensor(&[3, 8], &all("dt_bias"))),
+                ("a_log".to_owned(), f32_tensor(&[3], &all("A_log"))),
+            ],
+            scalars: vec![("lower_bound".to_owned(), -5.0)],
+            options: word("gate_law", law),
+            ..Inputs::default()
+        };
+        let error = relative_rms(value(&run("kda_gate", &inputs), "g"), &all("g"));
+        println!("kda_gate.{case}: relative RMS {error:.1e}");
+        assert!(error <= TOLERANCE, "kda_gate.{case}: relative RMS {error:e}");
+    }
+    let (x, out) = (floats(&file, "l2norm.eps1e-6.x"), floats(&file, "l2norm.eps1e-6.out"));
+    let reversed: Vec<f32> = x.iter().rev().copied().collect();
+    let inputs = Inputs {
+        tensors: vec![
+            ("q".to_owned(), f32_tensor(&[6, 1, 32], &x)),
+            ("k".to_owned(), f32_tensor(&[6, 1, 32], &reversed)),
+        ],
+        scalars: vec![("eps".to_owned(), NORM_EPSILON)],
+        options: word("place", "apart"),
+        ..Inputs::default()
+    };
+    let outputs = run("kda_qk_norm", &inputs);
+    let error = relative_rms(value(&outputs, "q_out"), &out);
+    println!("l2norm: relative RMS {error:.1e}");
+    assert!(error <= TOLERANCE, "l2norm: relative RMS {error:e}");
+    let mirrored: Vec<f64> = value(&outputs, "k_out").iter().rev().copied().collect();
+    assert!(relative_rms(&mirrored, &out) <= TOLERANCE);
+    assert!(value(&outputs, "q_out")[32..64].iter().all(|y| *y == 0.0), "the row of zeros");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use contracts::case::{Content, Fill, hashed_bits};
 use contracts::dtype::DType;
 use contracts::logical::Logical;
 use draws::Draws;
-use gdn_inputs::{Gdn, f32_tensor, magnitude, measure, value};
+use gdn_inputs::{Gdn, Kda, f32_tensor, magnitude, measure, value};
 use reference::{Expected, Inputs, Outputs, canary_reference, reference};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,6 +56,40 @@ fn gdn_chunk_of_one_row_each_is_gdn_decode() {
     }
     let (block, cyclic) = (gdn(1, 3), Gdn { head_map: "cyclic", ..gdn(1, 3) });
     assert_ne!(block.decode(&[0, 1, 2]).tensors, cyclic.decode(&[0, 1, 2]).tensors);
+}
+
+/// With one decay for all channels of a head the rule is the gated delta rule's own.
+#[test]
+fn equal_decays_of_key_channels_are_one_decay() {
+    let gdn = gdn(5, 70);
+    let g = gdn.g.iter().flat_map(|g| std::iter::repeat_n(*g, gdn.key_dim)).collect();
+    let kda = Kda(Gdn { g, ..gdn.clone() });
+    let (of_heads, of_channels) =
+        (gdn.chunk("slot", &[65, 5], &[0, 2]), kda.chunk("lb_sigmoid", &[65, 5], &[0, 2]));
+    assert_eq!(of_heads.tensors, of_channels.tensors);
+}
+
+#[test]
+fn log_decays_are_held_between_the_law_s_bound_and_zero() {
+    let gdn = gdn(6, 1);
+    let with = |g: f32| Kda(Gdn { g: vec![g; 4 * 32], ..gdn.clone() });
+    let s = |g: f32, law: &str| value(&with(g).decode(law, &[0]), "s").to_vec();
+    assert_eq!(s(-9.0, "lb_sigmoid"), s(-5.0, "softplus"), "held at the bound");
+    assert_ne!(s(-9.0, "softplus"), s(-5.0, "softplus"), "softplus has none");
+    for law in ["softplus", "lb_sigmoid"] {
+        assert_eq!(s(3.0, law), s(0.0, law), "nothing grows");
+    }
+    assert!(s(f32::NAN, "lb_sigmoid")[..SLOT].iter().all(|s| s.is_nan()));
+    // Channels decay apart: the first by a factor, the others not at all.
+    let mut one = with(0.0);
+    one.0.g[0] = -2.0;
+    one.0.beta = vec![0.0; 4];
+    let kept = value(&one.decode("softplus", &[0]), "s").to_vec();
+    let old = widened(&gdn.s);
+    for row in kept[..32 * 32].chunks(32).zip(old[..32 * 32].chunks(32)) {
+        assert_eq!(row.0[0], libm::exp(-2.0) * row.1[0]);
+        assert_eq!(row.0[1..], row.1[1..]);
+    }
 }
 
 #[test]

@@ -102,6 +102,8 @@ pub enum Values {
     /// One to four runs of equal values, each drawn from these: what an early end or a late start
     /// of a walk along the row confuses.
     Runs(Vec<Number>),
+    /// Log decays drawn for each key channel by itself.
+    LogDecays(LogDecay),
     /// These bits, cycling in row-major order.
     Literal(Vec<u64>),
 }
@@ -166,6 +168,20 @@ pub enum TiePlace {
     Block,
     /// Including the last element.
     Last,
+}
+
+/// How far each key channel of a row decays (linear_attention §5d).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogDecay {
+    /// −5σ(N(0,1)): the lower-bound law.
+    Lb,
+    /// −5 everywhere: its bound.
+    Lbmax,
+    /// −5 in 30 of 100 channels, −10⁻³ in the others: forgotten beside kept.
+    Mix,
+    /// −e^U(−9,−5).
+    Slow,
 }
 
 /// A place in a row.

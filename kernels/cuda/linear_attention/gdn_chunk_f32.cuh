@@ -56,6 +56,36 @@ __device__ __forceinline__ int triangle_tiles_of(int rows) {
 
 // ---- (1) recompute_wu: a block per chunk and value head ----
 
+// Forward substitution for one column: (I + L) x = factor b, x given as b, n rows of it to `to`.
+__device__ __forceinline__ void substitute_forward(float (&x)[kMostChunkRows],
+                                                   const float* s_minus_lower, const float* factor,
+                                                   int n, float* to, int width) {
+#pragma unroll
+  for (int first = 0; first < kMostChunkRows; first += 8) {
+    if (first < n) {
+#pragma unroll
+      for (int i = first; i < first + 8; ++i) x[i] *= factor[i];
+#pragma unroll
+      for (int j = 0; j < first; j += 4) {
+        const float4 solved = make_float4(x[j], x[j + 1], x[j + 2], x[j + 3]);
+#pragma unroll
+        for (int i = first; i < first + 8; ++i) {
+          x[i] = dot4(shared4(s_minus_lower + i * kMostChunkRows + j), solved, x[i]);
+        }
+      }
+#pragma unroll
+      for (int i = first + 1; i < first + 8; ++i) {
+#pragma unroll
+        for (int j = first; j < i; ++j) x[i] = fmaf(s_minus_lower[i * kMostChunkRows + j], x[j], x[i]);
+      }
+#pragma unroll
+      for (int i = first; i < first + 8; ++i, to += width) {
+        if (i < n) *to = x[i];
+      }
+    }
+  }
+}
+
 constexpr int kWuThreads = 256;  // one a column of [V | K] in the solve
 
 __device__ __forceinline__ void recompute_wu(
@@ -159,30 +189,7 @@ __device__ __forceinline__ void recompute_wu(
   float x[kMostChunkRows];
 #pragma unroll
   for (int i = 0; i < kMostChunkRows; ++i, from += from_stride) x[i] = i < n ? *from : 0.0f;
-#pragma unroll
-  for (int first = 0; first < kMostChunkRows; first += 8) {
-    if (first < n) {
-#pragma unroll
-      for (int i = first; i < first + 8; ++i) x[i] *= factor[i];
-#pragma unroll
-      for (int j = 0; j < first; j += 4) {
-        const float4 solved = make_float4(x[j], x[j + 1], x[j + 2], x[j + 3]);
-#pragma unroll
-        for (int i = first; i < first + 8; ++i) {
-          x[i] = dot4(shared4(s_minus_lower + i * kMostChunkRows + j), solved, x[i]);
-        }
-      }
-#pragma unroll
-      for (int i = first + 1; i < first + 8; ++i) {
-#pragma unroll
-        for (int j = first; j < i; ++j) x[i] = fmaf(s_minus_lower[i * kMostChunkRows + j], x[j], x[i]);
-      }
-#pragma unroll
-      for (int i = first; i < first + 8; ++i, to += width) {
-        if (i < n) *to = x[i];
-      }
-    }
-  }
+  substitute_forward(x, s_minus_lower, factor, n, to, width);
 }
 
 // ---- (2) chunk_delta_h: a block per sequence, value head and 32 value channels ----

@@ -50,6 +50,19 @@ impl GateForm {
     }
 }
 
+/// The least log decay under the lower-bound law.
+const LOWER_BOUND: f32 = -5.0;
+
+/// What tells the two rules apart in a call.
+struct Form {
+    /// The decays' tensor.
+    decay: &'static str,
+    /// Whether each key channel has a decay of its own.
+    by_key_channel: bool,
+    /// The scalar that multiplies the output.
+    scale: &'static str,
+}
+
 /// Checked arguments. Counts fit an i32; strides are in elements of the tensor's own type.
 pub(super) struct GatedDelta {
     pub(super) io: DType,
@@ -82,10 +95,24 @@ impl GatedDelta {
         states: &[DType],
         gate_forms: &[GateForm],
     ) -> Result<GatedDelta, Rejection> {
+        let decay = GateForm::of(call, gate_forms)?.decay();
+        GatedDelta::of_form(call, states, &Form { decay, by_key_channel: false, scale: "scale" })
+    }
+
+    /// As `check`, for decays of key channels: g `[rows, Hv, Dk]`, the scalar `q_output_scale`, and the
+    /// word `gate_law` in place of `gate_form`; with it, the least log decay, which is −∞ for `softplus`.
+    pub(super) fn check_key_decays(call: &Call) -> Result<(GatedDelta, f32), Rejection> {
+        let bounded = one_of(call, "gate_law", ["softplus", "lb_sigmoid"])?;
+        let form = Form { decay: "g", by_key_channel: true, scale: "q_output_scale" };
+        let checked = GatedDelta::of_form(call, &[DType::F32], &form)?;
+        Ok((checked, if bounded { LOWER_BOUND } else { f32::NEG_INFINITY }))
+    }
+
+    fn of_form(call: &Call, states: &[DType], form: &Form) -> Result<GatedDelta, Rejection> {
+        let decay = form.decay;
         let q = call.tensor("q")?.dtype_in("q", &IO)?;
         let typed = |name: &str, dtype: DType| call.tensor(name)?.dtype_in(name, &[dtype]);
         let (k, v, o) = (typed("k", q.dtype)?, typed("v", q.dtype)?, typed("o", q.dtype)?);
-        let decay = GateForm::of(call, gate_forms)?.decay();
         let (g, beta) = (typed(decay, DType::F32)?, typed("beta", DType::F32)?);
         let s = call.tensor("s")?.dtype_in("s", states)?;
         let slot_of = typed("slot_of", DType::I64)?;
@@ -97,7 +124,8 @@ impl GatedDelta {
         k.shape_is("k", &[rows, key_heads, key_dim])?;
         v.shape_is("v", &[rows, value_heads, value_dim])?;
         o.shape_is("o", &[rows, value_heads, value_dim])?;
-        g.shape_is(decay, &[rows, value_heads])?;
+        let g_shape = [rows, value_heads, key_dim];
+        g.shape_is(decay, if form.by_key_channel { &g_shape } else { &g_shape[..2] })?;
         beta.shape_is("beta", &[rows, value_heads])?;
         s.shape_is("s", &[slots, value_heads, value_dim, key_dim])?;
         head_dim("q", key_dim)?;
@@ -117,12 +145,12 @@ impl GatedDelta {
             k_stride: aligned_stride("k", k)?,
             v_stride: aligned_stride("v", v)?,
             decay,
-            g_stride: stride(decay, g)?,
+            g_stride: if form.by_key_channel { aligned_stride } else { stride }(decay, g)?,
             beta_stride: stride("beta", beta)?,
             s_stride: aligned_stride("s", s)?,
             o_stride: aligned_stride("o", o)?,
             head_map_cyclic: one_of(call, "head_map", ["block", "cyclic"])?,
-            scale: call.f32("scale")?,
+            scale: call.f32(form.scale)?,
         };
         dense("slot_of", slot_of)?;
         only(call, "state_layout", "vk")?;

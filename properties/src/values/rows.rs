@@ -5,7 +5,7 @@ use super::domain::rounded;
 use super::noise::{below, between, normal, row_key, uniform, word};
 use super::{Field, mantissa_bits};
 use contracts::dtype::{DType, Poison};
-use contracts::format::{Domain, Number, PlantPlace, TiePlace, Values};
+use contracts::format::{Domain, LogDecay, Number, PlantPlace, TiePlace, Values};
 
 /// Columns at or past this draw what concerns a whole row, not one of its elements.
 const WHOLE_ROW: usize = 1 << 40;
@@ -104,6 +104,7 @@ impl<'a> Rows<'a> {
                 }
             }
             Values::Runs(values) => run_row(dtype, key, values, row),
+            Values::LogDecays(class) => each(dtype, key, row, |w| log_decay(*class, w)),
             Values::Literal(bits) => {
                 let period = bits.len().max(1) as u64;
                 fill_by_index(row, first, |flat| {
@@ -375,6 +376,22 @@ fn masked_row(dtype: DType, key: u64, survivors: &[u64], row: &mut [u64]) {
         if let Some(column) = free {
             row[column] = rounded(dtype, normal(word(key, column)));
         }
+    }
+}
+
+/// g of one key channel of one row.
+fn log_decay(class: LogDecay, word: u64) -> f64 {
+    match class {
+        LogDecay::Lb => -5.0 / (1.0 + libm::exp(-normal(word))),
+        LogDecay::Lbmax => -5.0,
+        LogDecay::Mix => {
+            if uniform(word) < 0.3 {
+                -5.0
+            } else {
+                -1.0e-3
+            }
+        }
+        LogDecay::Slow => -libm::exp(between(word, -9.0, -5.0)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Each generator means what its name says, in every type, and depends on coordinates alone.
 
 use super::*;
-use contracts::format::{GateClass, Number, PlantPlace, TiePlace};
+use contracts::format::{GateClass, LogDecay, Number, PlantPlace, TiePlace};
 
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
@@ -91,6 +91,23 @@ fn runs_are_few_and_of_the_values_named() {
     assert!(nan_first > 5, "{nan_first}");
     drawn(&values, DType::F32, &[3, 0], &Domain::Any, 4);
     drawn(&values, DType::F32, &[3, 1], &Domain::Any, 4);
+}
+
+#[test]
+fn log_decays_are_of_their_class_channel_by_channel() {
+    let of = |class| valued(&Values::LogDecays(class), DType::F32, &[40, 32], 5);
+    let share = |values: &[f64], of: &dyn Fn(f64) -> bool| {
+        values.iter().filter(|value| of(**value)).count() as f64 / values.len() as f64
+    };
+    let lb = of(LogDecay::Lb);
+    assert!(lb.iter().all(|g| *g > -5.0 && *g < 0.0));
+    assert!((share(&lb, &|g| g < -2.5) - 0.5).abs() < 0.1, "the sigmoid's middle");
+    assert!(of(LogDecay::Lbmax).iter().all(|g| *g == -5.0));
+    let mix = of(LogDecay::Mix);
+    assert!((share(&mix, &|g| g == -5.0) - 0.3).abs() < 0.1);
+    assert!(mix.iter().all(|g| *g == -5.0 || *g == f64::from(-1.0e-3f32)));
+    assert!(mix.chunks(32).all(|row| row.contains(&-5.0) && row.iter().any(|g| *g > -1.0)));
+    assert!(of(LogDecay::Slow).iter().all(|g| *g > -0.0068 && *g < -0.000_123));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! Invariant: every value is a plain sum or product of the equations, never masked, reordered or
 //! chunked, so NaN goes exactly where they send it and the result can judge chunked kernels.
 //!
-//! Per value head, with the state S `[Dv,Dk]`, α = e^g and the key head's rows q and k:
+//! Per value head, with the state S `[Dv,Dk]`, α = e^g, one number or one for each key channel, and the
+//! key head's rows q and k:
 //!
 //! ```text
 //! δ_t = β_t(v_t − α_t S_{t−1} k_t)      S_t = α_t S_{t−1} + δ_t k_tᵀ      o_t = scale · S_t q_t
@@ -69,7 +70,7 @@ pub struct Rows<'a> {
     pub k: &'a [f64],
     /// `[rows,Hv,Dv]`.
     pub v: &'a [f64],
-    /// `[rows,Hv]`, the logarithm of the decay.
+    /// `[rows,Hv]`, the logarithm of the decay, or `[rows,Hv,Dk]`, one of each key channel.
     pub g: &'a [f64],
     /// `[rows,Hv]`, the strength of the write.
     pub beta: &'a [f64],
@@ -201,7 +202,7 @@ struct Head<'a> {
 impl Head<'_> {
     fn advance(&self, slot: usize, initial: Option<&[f64]>, result: &mut Recurrence) {
         let Heads { key_dim, value_dim, value_heads, .. } = self.heads;
-        let gates: Vec<Gate> = self.gates().collect();
+        let gates: Vec<Gate<'_>> = self.gates().collect();
         let gamma = largest_chunk_decay(&gates);
         let group = slot * value_heads + self.value_head;
         result.rounding_walk[group] = rounding_walk(&gates, key_dim);
@@ -210,11 +211,14 @@ impl Head<'_> {
             let lanes = LANES.min(value_dim - first);
             let state = (group * value_dim + first) * key_dim..;
             let mut tile = Tile::new(key_dim, self.largest);
+            let mut decay = vec![0.0; key_dim];
             if let Some(initial) = initial {
                 tile.load(&initial[state.clone()][..lanes * key_dim]);
             }
             for (row, gate) in (self.sequence.first_row..).zip(&gates) {
-                self.advance_tile(&mut tile, row, *gate, first..first + lanes, gamma, result);
+                gate.spread(&mut decay);
+                let gate = (&*decay, gate.beta);
+                self.advance_tile(&mut tile, row, gate, first..first + lanes, gamma, result);
                 if !result.s_by_row.is_empty() {
                     let at = ((row * value_heads + self.value_head) * value_dim + first) * key_dim;
                     let kept = at..at + lanes * key_dim;
@@ -241,7 +245,7 @@ impl Head<'_> {
         &self,
         tile: &mut Tile,
         row: usize,
-        gate: Gate,
+        gate: (&[f64], f64),
         channels: std::ops::Range<usize>,
         gamma: f64,
         result: &mut Recurrence,
@@ -265,42 +269,64 @@ impl Head<'_> {
         }
     }
 
-    fn gates(&self) -> impl Iterator<Item = Gate> {
+    fn gates(&self) -> impl Iterator<Item = Gate<'_>> {
         let Sequence { first_row, row_count, .. } = self.sequence;
-        (first_row..first_row + row_count).map(|row| {
+        // One decay a head, or one for each of its key channels.
+        let channels = self.rows.g.len().checked_div(self.rows.beta.len()).unwrap_or(1);
+        (first_row..first_row + row_count).map(move |row| {
             let at = row * self.heads.value_heads + self.value_head;
-            let log_decay = self.rows.g[at];
-            Gate { log_decay, alpha: libm::exp(log_decay), beta: self.rows.beta[at] }
+            let log_decay = &self.rows.g[at * channels..(at + 1) * channels];
+            Gate { log_decay, beta: self.rows.beta[at] }
         })
     }
 }
 
-/// The two gates of one row and head.
+/// The gates of one row and head.
 #[derive(Clone, Copy)]
-struct Gate {
-    log_decay: f64,
-    alpha: f64,
+struct Gate<'a> {
+    /// Of the head, or of each of its key channels.
+    log_decay: &'a [f64],
     beta: f64,
 }
 
-/// Γ of one head: the largest |Σ g| over the chunks of the sequence.
-fn largest_chunk_decay(gates: &[Gate]) -> f64 {
-    gates
-        .chunks(CHUNK_ROWS)
-        .map(|chunk| chunk.iter().map(|gate| gate.log_decay).sum::<f64>().abs())
-        .fold(0.0, f64::max)
+impl Gate<'_> {
+    /// α of every key channel.
+    fn spread(&self, alpha: &mut [f64]) {
+        match self.log_decay {
+            [of_head] => alpha.fill(libm::exp(*of_head)),
+            of_channels => {
+                for (alpha, log_decay) in alpha.iter_mut().zip(of_channels) {
+                    *alpha = libm::exp(*log_decay);
+                }
+            }
+        }
+    }
+}
+
+/// Γ of one head: the largest |Σ g| over the chunks of the sequence and the decays of a row.
+fn largest_chunk_decay(gates: &[Gate<'_>]) -> f64 {
+    let channels = gates.first().map_or(0, |gate| gate.log_decay.len());
+    let of_chunk = |chunk: &[Gate<'_>]| -> f64 {
+        let sum = |at: usize| chunk.iter().map(|gate| gate.log_decay[at]).sum::<f64>().abs();
+        (0..channels).map(sum).fold(0.0, f64::max)
+    };
+    gates.chunks(CHUNK_ROWS).map(of_chunk).fold(0.0, f64::max)
 }
 
 /// 0.42·2⁻²⁴·√min(T, N_eff): state rounding is a random walk that decay and overwriting contract,
-/// so it grows as √T only up to N_eff = 1/(1 − E[α²](1 − E[β(2−β)]/Dk)).
-fn rounding_walk(gates: &[Gate], key_dim: usize) -> f64 {
-    if gates.is_empty() {
-        return 0.0;
-    }
+/// so it grows as √T only up to N_eff = 1/(1 − E[α²](1 − E[β(2−β)]/Dk)); of several decays, the slowest
+/// carries its walk farthest.
+fn rounding_walk(gates: &[Gate<'_>], key_dim: usize) -> f64 {
+    let Some(first) = gates.first() else { return 0.0 };
     let row_count = gates.len() as f64;
-    let mean = |of: fn(&Gate) -> f64| gates.iter().map(of).sum::<f64>() / row_count;
-    let kept = mean(|gate| gate.alpha * gate.alpha);
-    let overwritten = mean(|gate| gate.beta * (2.0 - gate.beta)) / key_dim as f64;
+    let kept = |at: usize| {
+        let squares = gates.iter().map(|gate| libm::exp(2.0 * gate.log_decay[at]));
+        squares.sum::<f64>() / row_count
+    };
+    let kept = (0..first.log_decay.len()).map(kept).fold(0.0, f64::max);
+    let overwritten = gates.iter().map(|gate| gate.beta * (2.0 - gate.beta)).sum::<f64>()
+        / row_count
+        / key_dim as f64;
     let lost = 1.0 - kept * (1.0 - overwritten);
     // Nothing lost per row (or a NaN gate): the walk never saturates.
     let effective_rows = if lost > 0.0 { (1.0 / lost).min(row_count) } else { row_count };
@@ -356,14 +382,14 @@ impl Tile {
     /// One row of the recurrence; returns S_t q and M_t |q|, not yet scaled.
     fn advance(
         &mut self,
-        Gate { alpha, beta, .. }: Gate,
+        (decay, beta): (&[f64], f64),
         k: &[f64],
         q: &[f64],
         v: [f64; LANES],
     ) -> ([f64; LANES], [f64; LANES]) {
         let mut recalled = [0.0; LANES];
         let mut recalled_paths = [0.0; LANES];
-        for (state, &k) in self.state.iter().zip(k) {
+        for (state, (&k, &alpha)) in self.state.iter().zip(k.iter().zip(decay)) {
             for lane in 0..LANES {
                 let term = alpha * state[lane] * k;
                 recalled[lane] += term;
@@ -374,9 +400,9 @@ impl Tile {
         let delta_paths: [f64; LANES] =
             std::array::from_fn(|lane| beta.abs() * (v[lane].abs() + recalled_paths[lane]));
         // M follows the same recurrence as S, with absolute terms.
-        let read = write_and_read(&mut self.state, alpha, delta, k, q, |x| x);
+        let read = write_and_read(&mut self.state, decay, delta, k, q, |x| x);
         let read = if self.saturate() { read_again(&self.state, q) } else { read };
-        let read_paths = write_and_read(&mut self.paths, alpha.abs(), delta_paths, k, q, f64::abs);
+        let read_paths = write_and_read(&mut self.paths, decay, delta_paths, k, q, f64::abs);
         (read, read_paths)
     }
 }
@@ -395,14 +421,14 @@ fn read_again(tile: &[[f64; LANES]], q: &[f64]) -> [f64; LANES] {
 /// X ← decay·X + written·kᵀ, then X·q, with `part` applied to k and q.
 fn write_and_read(
     tile: &mut [[f64; LANES]],
-    decay: f64,
+    decay: &[f64],
     written: [f64; LANES],
     k: &[f64],
     q: &[f64],
     part: impl Fn(f64) -> f64,
 ) -> [f64; LANES] {
     let mut read = [0.0; LANES];
-    for (elements, (&k, &q)) in tile.iter_mut().zip(k.iter().zip(q)) {
+    for ((elements, &decay), (&k, &q)) in tile.iter_mut().zip(decay).zip(k.iter().zip(q)) {
         let (k, q) = (part(k), part(q));
         for lane in 0..LANES {
             elements[lane] = decay * elements[lane] + written[lane] * k;

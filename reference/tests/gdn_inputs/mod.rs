@@ -94,6 +94,63 @@ impl Gdn {
     }
 }
 
+/// Rows of the rule with a decay for each key channel: g is `[rows,Hv,Dk]`.
+#[derive(Clone, Debug)]
+pub struct Kda(pub Gdn);
+
+impl Kda {
+    /// Rows `range` alone, with the same state.
+    pub fn rows(&self, range: std::ops::Range<usize>) -> Kda {
+        let width = self.0.value_heads * self.0.key_dim;
+        let g = self.0.g[range.start * width..range.end * width].to_vec();
+        let rows = Gdn { g: Vec::new(), ..self.0.clone() };
+        let of_heads = vec![0.0; self.0.beta.len()];
+        Kda(Gdn { g, ..Gdn { g: of_heads, ..rows }.rows(range) })
+    }
+
+    fn inputs(&self, gate_law: &str) -> Inputs {
+        let gdn = &self.0;
+        let of_heads = Gdn { g: vec![0.0; gdn.beta.len()], ..gdn.clone() };
+        let mut inputs = of_heads.inputs(true);
+        let shape = [gdn.beta.len() / gdn.value_heads, gdn.value_heads, gdn.key_dim];
+        let g = inputs.tensors.iter_mut().find(|(name, _)| name == "g").expect("g");
+        g.1 = f32_tensor(&shape, &gdn.g);
+        inputs.scalars = vec![("q_output_scale".to_owned(), f64::from(gdn.scale))];
+        inputs.options.push(("gate_law".to_owned(), gate_law.to_owned()));
+        inputs
+    }
+
+    /// Runs `kda_decode`: row i on slot `slot[i]`.
+    pub fn decode(&self, gate_law: &str, slot: &[i64]) -> Outputs {
+        let mut inputs = self.inputs(gate_law);
+        inputs.lists.push(("slot".to_owned(), slot.to_vec()));
+        reference::reference("kda_decode").expect("kda_decode is registered")(&inputs)
+    }
+
+    /// Runs `kda_chunk` from the slots.
+    pub fn chunk(&self, gate_law: &str, seq_len: &[i64], slot: &[i64]) -> Outputs {
+        self.chunk_from("slot", gate_law, seq_len, slot)
+    }
+
+    /// Runs `kda_chunk`; with `initial_state` `zero` the state is withheld.
+    pub fn chunk_from(
+        &self,
+        initial_state: &str,
+        gate_law: &str,
+        seq_len: &[i64],
+        slot: &[i64],
+    ) -> Outputs {
+        let mut inputs = self.inputs(gate_law);
+        if initial_state == "zero" {
+            inputs.tensors.retain(|(name, _)| name != "s");
+        }
+        inputs.options.push(("initial_state".to_owned(), initial_state.to_owned()));
+        inputs.lists.push(("seq_len".to_owned(), seq_len.to_vec()));
+        inputs.lists.push(("slot".to_owned(), slot.to_vec()));
+        reference::reference("kda_chunk").expect("kda_chunk is registered")(&inputs)
+    }
+}
+
 /// A dense f32 tensor.
 pub fn f32_tensor(shape: &[usize], values: &[f32]) -> Logical {
     assert_eq!(shape.iter().product::<usize>(), values.len(), "shape {shape:?}");
