@@ -431,3 +431,31 @@ fn an_f16_state_saturates_what_is_finite_and_nothing_else() {
         assert_eq!(bits("snap", flat), bits("s", flat), "element {flat}");
     }
 }
+
+/// The kernel alone, in f32, by both gates; the last row is zero.
+#[test]
+fn gated_rms_norm_agrees_with_public_model_code() {
+    let bytes = golden();
+    let file = SafeTensors::deserialize(&bytes).expect("peers.safetensors is intact");
+    for gate in ["silu", "sigmoid"] {
+        let all = |tensor: &str| floats(&file, &format!("gated_rms_norm.{gate}.{tensor}"));
+        let [rows, dim] = shape(&file, &format!("gated_rms_norm.{gate}.x"));
+        let [x, z, w, expected] = ["x", "gate", "weight", "out"].map(all);
+        for round_point in ["end", "after_norm"] {
+            let call = Call {
+                subject: kernel("gated_rms_norm"),
+                options: vec![("gate", gate), ("round_point", round_point), ("wide_out", "f32")],
+                dims: vec![("rows", rows), ("D", dim)],
+                lists: Vec::new(),
+                scalars: vec![("eps", EPSILON)],
+                tensors: vec![("x", &x), ("z", &z), ("w", &w)],
+            };
+            let [y, wide] = call.run(["out", "out_f32"]);
+            let errors = y.iter().zip(&expected).map(|(y, r)| f64::from((y - r).abs()));
+            let error = errors.fold(0.0, f64::max);
+            println!("gated_rms_norm.{gate}, {round_point}: largest error {error:.1e}");
+            assert!(error <= 2e-6, "{gate}: largest error {error:e}");
+            assert_eq!(y, wide, "{gate}: in f32 there is nothing to round");
+        }
+    }
+}

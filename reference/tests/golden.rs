@@ -2,7 +2,7 @@
 
 mod gdn_inputs;
 
-use contracts::dtype::{e4m3_encode, e4m3_value};
+use contracts::dtype::{DType, e4m3_encode, e4m3_value};
 use gdn_inputs::{Gdn, f32_tensor, value};
 use reference::{Expected, Inputs, reference};
 use safetensors::{Dtype, SafeTensors};
@@ -141,6 +141,36 @@ fn gated_delta_rule_agrees_with_public_model_code() {
     let expected = ["gdn.t1", "gdn.t130", "gdn.t5", "gdn.t63", "gdn.t64", "gdn.t65"];
     let expected = expected.into_iter().chain(["gdn_chunk.t67d128"]);
     assert_eq!(cases, expected.collect(), "every case of the file was run");
+}
+
+#[test]
+fn gated_rms_norm_agrees_with_public_model_code() {
+    let bytes = golden("peers.safetensors");
+    let file = SafeTensors::deserialize(&bytes).expect("peers.safetensors is intact");
+    for gate in ["silu", "sigmoid"] {
+        let all = |tensor: &str| floats(&file, &format!("gated_rms_norm.{gate}.{tensor}"));
+        let [x, z, w, expected] = ["x", "gate", "weight", "out"].map(all);
+        let shape = [x.len() / w.len(), w.len()];
+        let words = [("gate", gate), ("weight", "plain"), ("round_point", "end")];
+        let inputs = Inputs {
+            tensors: [("x", &shape[..], &x), ("z", &shape[..], &z), ("w", &shape[1..], &w)]
+                .map(|(name, shape, values)| (name.to_owned(), f32_tensor(shape, values)))
+                .to_vec(),
+            dtypes: vec![("io".to_owned(), DType::F32)],
+            scalars: vec![("eps".to_owned(), NORM_EPSILON)],
+            options: words
+                .into_iter()
+                .chain([("wide_out", "none")])
+                .map(|(name, word)| (name.to_owned(), word.to_owned()))
+                .collect(),
+            ..Inputs::default()
+        };
+        let outputs = reference("gated_rms_norm").expect("it is registered")(&inputs);
+        let pairs = value(&outputs, "out").iter().zip(&expected);
+        let error = pairs.map(|(y, r)| (y - f64::from(*r)).abs()).fold(0.0, f64::max);
+        println!("gated_rms_norm.{gate}: largest error {error:.1e}");
+        assert!(error <= 2e-6, "{gate}: largest error {error:e}");
+    }
 }
 
 #[test]

@@ -3,8 +3,9 @@
 //! and quotient), so the bits are the same on every machine; no exponential is among them.
 //!
 //! Declared order: taps oldest first, fused; a head's squares by a butterfly over 32 channels, neighbours
-//! first, then those sums in turn, and the head times the reciprocal of its length; a state row by eight
-//! lanes of consecutive vectors, fused, lanes by a butterfly; decay first, output from the updated state (linear_attention §0.2, `fma: on`, `form: decay_first`).
+//! first, then those sums in turn, and a product with the inverse length; a state row by eight lanes of
+//! consecutive vectors, fused, lanes by a butterfly; decay first, output from the updated state
+//! (linear_attention §0.2, `fma: on`, `form: decay_first`).
 
 use contracts::dtype::DType;
 
@@ -54,19 +55,13 @@ pub fn convolve(
 /// The sum of squares of a head.
 fn square(head: &[f32]) -> f32 {
     let squares = head.chunks(32).map(|warp| {
-        let warp: Vec<f32> = warp.iter().map(|y| y * y).collect();
-        neighbours(&warp)
+        let mut sums: Vec<f32> = warp.iter().map(|y| y * y).collect();
+        while sums.len() > 1 {
+            sums = sums.chunks(2).map(|pair| pair.iter().sum()).collect();
+        }
+        sums[0]
     });
     squares.reduce(|sum, warp| sum + warp).unwrap_or(0.0)
-}
-
-/// The sum that every lane of an exchange has, neighbours first.
-fn neighbours(lanes: &[f32]) -> f32 {
-    let mut lanes = lanes.to_vec();
-    while lanes.len() > 1 {
-        lanes = lanes.chunks(2).map(|pair| pair.iter().sum()).collect();
-    }
-    lanes[0]
 }
 
 /// The sum that every lane of an exchange has, by halves.
