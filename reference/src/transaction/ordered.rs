@@ -3,8 +3,9 @@
 //! and quotient), so the bits are the same on every machine; no exponential is among them.
 //!
 //! Declared order: taps oldest first, fused; a head's squares by a butterfly over 32 channels, neighbours
-//! first, then those sums in turn, and a product with the inverse length; a state row by eight lanes of consecutive vectors, fused, lanes by a butterfly; decay
-//! first, output from the updated state (linear_attention §0.2, `fma: on`, `form: decay_first`).
+//! first, then those sums in turn, and a product with the inverse length; a state row by eight lanes of
+//! consecutive vectors, fused, lanes by a butterfly; decay first, output from the updated state
+//! (linear_attention §0.2, `fma: on`, `form: decay_first`).
 
 use contracts::dtype::DType;
 
