@@ -1,7 +1,7 @@
 //! How long a search takes to find each mutant the contracts name: the table of
 //! properties/MUTANT_TIMES.md. Fresh cases of several seeds, on one thread, from the first draw to the
 //! first failure, whatever its clause; fails where a median is above the limit. Needs NVRTC:
-//! `cargo run --release -p properties --example mutant_times [CONTRACT…] > properties/MUTANT_TIMES.md`
+//! `cargo run --release -p properties --example mutant_times [CONTRACT or CONTRACT.MUTANT…] > properties/MUTANT_TIMES.md`
 
 use kernels::backend::Backend;
 use kernels::backend::vm::VmBackend;
@@ -33,11 +33,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     println!("\n| contract | mutant | seconds, median | most | cases, median | clause |");
     println!("|---|---|---|---|---|---|");
     for subject in subjects() {
-        if !wanted.is_empty() && !wanted.iter().any(|name| name == subject.name()) {
-            continue;
-        }
         for (id, declared) in &subject.contract.mutants {
-            if declared.equivalent.is_some() {
+            let is_wanted =
+                |one: &String| one == subject.name() || *one == format!("{}.{id}", subject.name());
+            let passed_over = !wanted.is_empty() && !wanted.iter().any(is_wanted);
+            if declared.equivalent.is_some() || passed_over {
                 continue;
             }
             let mutant = named::of_mutant(compiler.installation(), &root, subject, id)?;
