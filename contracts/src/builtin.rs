@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 macro_rules! registry {
     ($callback:ident) => {
         $callback! {
-            linear_attention { gdn_decode gdn_chunk gdn_verify gdn_write_on_accept gdn_gates qkvz_deinterleave causal_conv1d kda_decode kda_chunk kda_qk_norm kda_gate }
+            linear_attention { gdn_decode gdn_chunk gdn_verify gdn_write_on_accept gdn_gates qkvz_deinterleave causal_conv1d draft_conv state_convert kda_decode kda_chunk kda_qk_norm kda_gate }
             elementwise { gated_rms_norm }
             embedding { ple_gather }
             selection { argmax_rows row_topk }

@@ -30,6 +30,8 @@ fn every_shipped_contract_loads() {
             "gdn_gates",
             "qkvz_deinterleave",
             "causal_conv1d",
+            "draft_conv",
+            "state_convert",
             "kda_decode",
             "kda_chunk",
             "kda_qk_norm",

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import torch
 
-import elementwise  # noqa: F401: registers its kernels
+import convolution  # noqa: F401: registers its kernels
+import elementwise  # noqa: F401
 import embedding  # noqa: F401
 import key_decays  # noqa: F401
 import linear_attention  # noqa: F401

@@ -1,6 +1,7 @@
 //! Launch functions of the linear-attention kernels. All check every argument before they plan.
 
 pub mod causal_conv1d;
+pub mod draft_conv;
 mod gated_delta;
 pub mod gdn_chunk;
 pub mod gdn_decode;
@@ -12,3 +13,4 @@ pub mod kda_decode;
 pub mod kda_gate;
 pub mod kda_qk_norm;
 pub mod qkvz_deinterleave;
+pub mod state_convert;

@@ -95,7 +95,7 @@ fn kda_gate(io: DType, law: &str) -> Call {
 }
 
 /// As many rows through the convolution, with everything an option may ask for.
-fn conv(io: DType, width: u64) -> Call {
+fn conv(io: DType, out: DType, width: u64, walk: &str) -> Call {
     let mut call = call(
         &[
             ("x", io, &[10, 5, 64]),
@@ -105,7 +105,7 @@ fn conv(io: DType, width: u64) -> Call {
             ("snap", DType::F32, &[10, 5, 64, width - 1]),
             ("cu_seqlens", DType::I64, &[3]),
             ("slot_of", DType::I64, &[2]),
-            ("out", io, &[10, 5, 64]),
+            ("out", out, &[10, 5, 64]),
         ],
         &[("eps", 1e-6)],
         &[
@@ -114,6 +114,8 @@ fn conv(io: DType, width: u64) -> Call {
             ("norm", "l2"),
             ("live_state", "advanced"),
             ("snapshot", "each"),
+            ("silu_form", "product"),
+            ("walk", walk),
         ],
     );
     call.scalars.push(("normed_heads".to_owned(), ScalarArg::I32(2)));
@@ -159,9 +161,17 @@ fn what_a_round_runs_is_refused_argument_by_argument() {
         edit(call, "cu_seqlens").shape[0] = 2;
     });
 
-    let good = conv(DType::F16, 4);
+    let good = conv(DType::F16, DType::F32, 4, "rows");
     let grid = plan("causal_conv1d", &good).expect("legal").launches[0].grid;
     assert_eq!(grid, [3, 2, 1], "320 channels by 128, sequences");
+    refuses("causal_conv1d", &good, ErrorKind::Dtype, "out", |call| {
+        edit(call, "out").dtype = DType::E4M3;
+    });
+    for (option, word) in [("walk", "columns"), ("silu_form", "quotient")] {
+        refuses("causal_conv1d", &good, ErrorKind::Shape, option, |call| {
+            set_word(call, option, word)
+        });
+    }
     refuses("causal_conv1d", &good, ErrorKind::Dtype, "state", |call| {
         edit(call, "state").dtype = DType::BF16;
     });
@@ -169,7 +179,7 @@ fn what_a_round_runs_is_refused_argument_by_argument() {
         edit(call, "weight").shape[2] = 5;
     });
     refuses("causal_conv1d", &good, ErrorKind::Shape, "state", |call| {
-        edit(call, "state").shape[3] = 4;
+        edit(call, "state").shape[3] = 5;
     });
     refuses("causal_conv1d", &good, ErrorKind::Shape, "x", |call| {
         for name in ["x", "out", "weight", "bias", "state", "snap"] {
@@ -394,7 +404,13 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
             }
         }
         for width in [2, 3, 4] {
-            check("causal_conv1d", &conv(io, width));
+            for out in IO {
+                check("causal_conv1d", &conv(io, out, width, "rows"));
+                check("causal_conv1d", &conv(io, out, width, "tiles"));
+            }
+        }
+        for channels in [40, 5] {
+            check("draft_conv", &draft(io, channels, 5));
         }
         check("kda_gate", &kda_gate(io, "softplus"));
         check("kda_gate", &kda_gate(io, "lb_sigmoid"));
@@ -405,12 +421,153 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
         check("row_topk", &topk(io, 3, 1000, 10, "1"));
         check("row_topk", &topk(io, 3, 1000, 64, "4"));
     }
+    for direction in ["narrow", "widen"] {
+        for count in [40, 33] {
+            check("state_convert", &convert(direction, 2, count));
+        }
+    }
     check("canary_row_sum", &canary());
     for module in modules {
         for (entry, _) in parameters(kernels::ptx::embedded(module).expect("checked above")) {
             assert!(planned.contains(&entry), "no plan reaches entry `{entry}` of `{module}`");
         }
     }
+}
+
+/// A drafting block's convolution before a sublayer, its coefficients projected.
+fn draft(io: DType, channels: u64, groups: u64) -> Call {
+    call(
+        &[
+            ("x", io, &[3, 8, channels]),
+            ("y", io, &[3, 8, channels]),
+            ("base", io, &[2, 2, channels]),
+            ("coef", io, &[3, 8, 2, 2, groups]),
+            ("w", io, &[4 * groups, channels]),
+            ("residual", io, &[3, 8, channels]),
+        ],
+        &[],
+        &[("stage", "project"), ("residual", "added")],
+    )
+}
+
+#[test]
+fn a_drafting_convolution_is_refused_argument_by_argument() {
+    let good = draft(DType::BF16, 5120, 320);
+    let launches = plan("draft_conv", &good).expect("legal").launches;
+    assert_eq!(launches[0].grid, [320, 3, 1], "four outputs, eight rows");
+    assert_eq!(launches[1].grid, [10, 24, 1], "512 channels, a row");
+    assert_eq!(launches[1].arguments[12..], [Argument::I32(16), Argument::I32(0)]);
+    refuses("draft_conv", &good, ErrorKind::Shape, "stage", |call| {
+        set_word(call, "stage", "begin");
+    });
+    refuses("draft_conv", &good, ErrorKind::Shape, "coef", |call| edit(call, "coef").shape[4] = 3);
+    refuses("draft_conv", &good, ErrorKind::Shape, "coef", |call| edit(call, "coef").shape[4] = 0);
+    refuses("draft_conv", &good, ErrorKind::Shape, "w", |call| edit(call, "w").shape[0] = 640);
+    refuses("draft_conv", &good, ErrorKind::Dtype, "coef", |call| {
+        edit(call, "coef").dtype = DType::F32;
+    });
+    refuses("draft_conv", &good, ErrorKind::Alias, "y", |call| {
+        edit(call, "y").buffer = edit(call, "residual").buffer;
+    });
+    refuses("draft_conv", &good, ErrorKind::Alias, "coef", |call| {
+        edit(call, "coef").buffer = edit(call, "x").buffer;
+    });
+    let mut moved = good.clone();
+    edit(&mut moved, "w").offset_bytes = 2;
+    let launches = plan("draft_conv", &moved).expect("legal").launches;
+    assert_eq!(launches[0].entry, "draft_conv_project_bf16_single");
+    assert_eq!(launches[1].entry, "draft_conv_bf16");
+    let mut finish = good;
+    set_word(&mut finish, "stage", "finish");
+    assert_eq!(plan("draft_conv", &finish).expect("legal").launches.len(), 1);
+    for name in ["x", "y", "coef", "residual"] {
+        edit(&mut finish, name).shape[0] = 0;
+    }
+    assert!(plan("draft_conv", &finish).expect("legal").launches.is_empty(), "no rows");
+}
+
+fn convert(direction: &str, slots: u64, count: u64) -> Call {
+    call(
+        &[("wide", DType::F32, &[slots, count]), ("narrow", DType::F16, &[slots, count])],
+        &[],
+        &[("direction", direction)],
+    )
+}
+
+#[test]
+fn a_conversion_counts_in_64_bits_and_is_never_in_place() {
+    let launch = |call: &Call| plan("state_convert", call).expect("legal").launches.remove(0);
+    let many = (1 << 32) + 1;
+    let narrowed = launch(&convert("narrow", 1, many));
+    assert_eq!(narrowed.arguments[5], Argument::I64(many as i64));
+    assert_eq!(narrowed.arguments[..2], [Argument::Tensor("wide"), Argument::Tensor("narrow")]);
+    assert_eq!((&*narrowed.entry, narrowed.grid), ("state_convert_f32_f16_single", [65_536, 1, 1]));
+    let whole = launch(&convert("widen", 3, 40));
+    assert_eq!(whole.arguments[4..], [1, 15].map(Argument::I64), "no gaps: one slot");
+    let mut padded = convert("widen", 3, 40);
+    edit(&mut padded, "narrow").strides[0] = 48;
+    let expected = [48, 40, 3, 5].map(Argument::I64);
+    assert_eq!(launch(&padded).arguments[2..], expected, "pitches, slots, pieces of eight");
+    edit(&mut padded, "narrow").strides[0] = 44;
+    let single = launch(&padded).entry;
+    assert_eq!(single, "state_convert_f16_f32_single", "slots begin 8 bytes off");
+    let good = convert("narrow", 3, 40);
+    refuses("state_convert", &good, ErrorKind::Dtype, "narrow", |call| {
+        edit(call, "narrow").dtype = DType::F32;
+    });
+    refuses("state_convert", &good, ErrorKind::Dtype, "wide", |call| {
+        edit(call, "wide").dtype = DType::BF16;
+    });
+    refuses("state_convert", &good, ErrorKind::Shape, "narrow", |call| {
+        edit(call, "narrow").shape[1] = 80;
+    });
+    refuses("state_convert", &good, ErrorKind::Shape, "direction", |call| {
+        set_word(call, "direction", "both");
+    });
+    for offset in [0, 238] {
+        refuses("state_convert", &good, ErrorKind::Alias, "wide", |call| {
+            edit(call, "narrow").buffer = edit(call, "wide").buffer;
+            edit(call, "narrow").offset_bytes = offset;
+        });
+    }
+    assert!(plan("state_convert", &convert("narrow", 0, 40)).expect("legal").launches.is_empty());
+}
+
+#[test]
+fn a_convolution_walks_tiles_where_rows_are_whole_pieces() {
+    let walk = |call: &Call| {
+        let launch = plan("causal_conv1d", call).expect("legal").launches.remove(0);
+        (launch.entry.contains("tiles"), launch.grid)
+    };
+    let io = DType::BF16;
+    let tiles = conv(io, io, 4, "tiles");
+    assert_eq!(
+        walk(&tiles),
+        (true, [3, 1, 1]),
+        "a tile of 10 rows, and one for each sequence's end"
+    );
+    assert!(!walk(&conv(io, io, 4, "chosen")).0, "five rows a sequence are few");
+    let mut long = conv(io, io, 4, "chosen");
+    for name in ["x", "out", "snap"] {
+        edit(&mut long, name).shape[0] = 4096;
+    }
+    assert_eq!(walk(&long), (true, [130, 1, 1]));
+    for name in ["x", "out", "weight", "bias"] {
+        let mut moved = tiles.clone();
+        let size = edit(&mut moved, name).dtype.size_bytes();
+        edit(&mut moved, name).offset_bytes = size;
+        assert_eq!(walk(&moved), (false, [3, 2, 1]), "{name} does not begin with a whole piece");
+        edit(&mut moved, name).offset_bytes = 4 * size;
+        assert!(walk(&moved).0, "{name}");
+    }
+    let mut padded = tiles.clone();
+    edit(&mut padded, "x").strides[0] += 2;
+    assert!(!walk(&padded).0, "rows of x lie two elements off");
+    refuses("causal_conv1d", &long, ErrorKind::Shape, "x", |call| {
+        for name in ["x", "out", "snap"] {
+            edit(call, name).shape[0] = 1 << 37;
+        }
+    });
 }
 
 #[test]

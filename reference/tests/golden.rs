@@ -4,7 +4,7 @@ mod gdn_inputs;
 
 use contracts::dtype::{DType, e4m3_encode, e4m3_value};
 use gdn_inputs::{Gdn, Kda, f32_tensor, value};
-use reference::{Inputs, Outputs, reference};
+use reference::{Expected, Inputs, Outputs, reference};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeSet;
 
@@ -252,6 +252,59 @@ fn gated_rms_norm_agrees_with_public_model_code() {
         let error = pairs.map(|(y, r)| (y - f64::from(*r)).abs()).fold(0.0, f64::max);
         println!("gated_rms_norm.{gate}: largest error {error:.1e}");
         assert!(error <= 2e-6, "{gate}: largest error {error:e}");
+    }
+}
+
+#[test]
+fn the_convolution_agrees_with_public_model_code() {
+    let bytes = golden("peers.safetensors");
+    let file = SafeTensors::deserialize(&bytes).expect("peers.safetensors is intact");
+    let values = |tensor: &str| floats(&file, &format!("causal_conv1d.w4_silu.{tensor}"));
+    let (batch, channels, rows, width) = (2, 10, 9, 4);
+    let rows_first = |x: Vec<f32>| -> Vec<f32> {
+        let at = |flat: usize| {
+            let (b, t, c) = (flat / (rows * channels), flat / channels % rows, flat % channels);
+            x[(b * channels + c) * rows + t]
+        };
+        (0..x.len()).map(at).collect()
+    };
+    let options = [
+        ("bias", "none"),
+        ("activation", "silu"),
+        ("norm", "none"),
+        ("live_state", "kept"),
+        ("snapshot", "each"),
+    ];
+    let inputs = Inputs {
+        tensors: vec![
+            ("x".to_owned(), f32_tensor(&[batch * rows, channels, 1], &rows_first(values("x")))),
+            ("weight".to_owned(), f32_tensor(&[channels, 1, width], &values("weight"))),
+            (
+                "state".to_owned(),
+                f32_tensor(&[batch, channels, 1, width], &vec![0.0; batch * channels * width]),
+            ),
+        ],
+        scalars: vec![("eps".to_owned(), NORM_EPSILON), ("normed_heads".to_owned(), 0.0)],
+        options: options.map(|(name, word)| (name.to_owned(), word.to_owned())).to_vec(),
+        lists: vec![
+            ("seq_len".to_owned(), vec![rows as i64; batch]),
+            ("slot".to_owned(), vec![0, 1]),
+        ],
+        ..Inputs::default()
+    };
+    let outputs = reference("causal_conv1d").expect("it is registered")(&inputs);
+    for answer in ["full", "step"] {
+        let error = relative_rms(value(&outputs, "out"), &rows_first(values(answer)));
+        println!("causal_conv1d.w4_silu.{answer}: relative RMS {error:.1e}");
+        assert!(error <= TOLERANCE, "{answer}: relative RMS {error:e}");
+    }
+    let windows = values("state_after_step");
+    let Some(Expected::Bits(snap)) = outputs.tensor("snap") else { panic!("windows are bits") };
+    let slot = channels * width;
+    for (place, bits) in snap.iter().enumerate() {
+        let (sequence, row) = (place / slot / rows, place / slot % rows);
+        let expected = windows[(row * batch + sequence) * slot + place % slot];
+        assert_eq!(*bits, u64::from(expected.to_bits()), "row {row} of sequence {sequence}");
     }
 }
 

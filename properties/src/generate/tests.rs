@@ -272,6 +272,22 @@ fn fixtures_keep_what_they_assign() {
 }
 
 #[test]
+fn fixtures_are_as_rare_as_what_the_kernel_reads_of_them_is_large() {
+    let of = |name: &str, fixture: &str| {
+        let contract = named(name).contract;
+        rarity(contract, &contract.fixtures[fixture])
+    };
+    // 40 places in a pool of small states; a table of 7 rows; k is no size of what is read.
+    assert_eq!(of("gdn_chunk", "many_sequences"), 2);
+    assert_eq!(of("ple_gather", "many_ids"), 3);
+    assert_eq!(of("row_topk", "long_row"), 11);
+    // Every part of a large table is looked at now and then, a large row seldom.
+    assert_eq!(of("ple_gather", "whole_table"), RAREST_FIXTURE);
+    assert_eq!(of("row_topk", "all_in_flight"), 47);
+    assert_eq!(of("ple_gather", "landmarks"), 1);
+}
+
+#[test]
 fn a_table_is_never_materialised() {
     let subject = named("ple_gather");
     let mut wide = 0;
@@ -354,7 +370,9 @@ fn seeds_are_frozen() {
         ("gdn_write_on_accept", 5608429563190154570),
         ("gdn_gates", 16516713144934136020),
         ("qkvz_deinterleave", 12776505510024760477),
-        ("causal_conv1d", 1136182570889128408),
+        ("causal_conv1d", 14798132573000994463),
+        ("draft_conv", 4820153897467744242),
+        ("state_convert", 458124988587446909),
         ("kda_decode", 14117633641996556837),
         ("kda_chunk", 18367691539575359106),
         ("kda_qk_norm", 9260999985016650612),

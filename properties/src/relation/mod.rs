@@ -20,6 +20,7 @@ mod selection;
 mod slice;
 mod split;
 mod steps;
+mod wide_outputs;
 
 pub(crate) use slice::{plain, skeleton};
 
@@ -58,6 +59,7 @@ const ADAPTERS: &[(&str, Adapter)] = &[
     ("read_again", read_again::read_again),
     ("smaller_k", selection::smaller_k),
     ("first_column", selection::first_column),
+    ("wide_outputs", wide_outputs::wide_outputs),
 ];
 
 /// Examines one relation, by clause id. `None` when it holds, or does not speak of this case; it is
