@@ -47,7 +47,6 @@ struct WySlice {
   float k_before[kWyTileFloats], q_before[kWyTileFloats];  // times e^G
   float k_after[kWyTileFloats];                            // times e^(G to the end of the group)
   float sums[kWyTileFloats];                               // G
-  float total[kGroups * kChannels];                        // G of the group
   float bridge[kBridges * kChannels];                      // e^(totals of the groups between)
 };
 
@@ -126,15 +125,18 @@ struct WyRows {
 };
 
 // This thread's group of rows and its channel of every slice: the decayed rows go out, K e^G to w,
-// Q e^G and K e^(G_n - G), and `tile` of both products is summed.
+// Q e^G and K e^(G_n - G), and `tile` of both products is summed. `totals`: G of every group and channel,
+// in f64, as all sums longer than a group are.
 template <typename T, typename R>
-__device__ __forceinline__ void decayed_products(WySlice& slice, const WyRows<T>& rows,
+__device__ __forceinline__ void decayed_products(WySlice& slice, double* totals,
+                                                 const WyRows<T>& rows,
                                                  const WyPlaces<R>& to, int2 tile, bool has_tile,
                                                  float (&kk)[4][4], float (&qk)[4][4]) {
   const int thread = threadIdx.x, group = thread / kChannels, channel = thread % kChannels;
   const int first = kGroupRows * group;
   for (int column = channel; column < rows.key_dim; column += kChannels) {
-    float key[kGroupRows], query[kGroupRows], sums[kGroupRows], sum = 0.0f;
+    float key[kGroupRows], query[kGroupRows], sums[kGroupRows];
+    double through = 0.0;
 #pragma unroll
     for (int a = 0; a < kGroupRows; ++a) {
       const bool live = first + a < rows.n;
@@ -142,23 +144,24 @@ __device__ __forceinline__ void decayed_products(WySlice& slice, const WyRows<T>
       key[a] = live ? widen(__ldg(rows.k + row * rows.k_stride + column)) : 0.0f;
       query[a] = live ? widen(__ldg(rows.q + row * rows.q_stride + column)) : 0.0f;
       if (live) {
-        sum += clamped_decay(__ldg(rows.g + row * rows.g_stride + column), rows.least);
+        through += clamped_decay(__ldg(rows.g + row * rows.g_stride + column), rows.least);
       }
-      sums[a] = sum;
+      sums[a] = static_cast<float>(through);
     }
-    slice.total[thread] = sum;
+    const float sum = sums[kGroupRows - 1];
+    totals[thread] = through;
     __syncthreads();  // totals are there; the slice before is read
 
     // Log decays of the rows before and after the group: the chunk ends at its last valid row.
-    float before = 0.0f, after = 0.0f, between = 0.0f;
-    for (int other = 0; other < group; ++other) before += slice.total[other * kChannels + channel];
+    double before = 0.0, after = 0.0, between = 0.0;
+    for (int other = 0; other < group; ++other) before += totals[other * kChannels + channel];
     for (int other = kGroups - 1; other > group; --other) {
-      after += slice.total[other * kChannels + channel];
+      after += totals[other * kChannels + channel];
     }
-    if (group == 0) to.decay[column] = raised<R>(sum + after);
+    if (group == 0) to.decay[column] = raised<R>(static_cast<float>(through + after));
     for (int other = group - 2; other >= 0; --other) {
-      between += slice.total[(other + 1) * kChannels + channel];
-      slice.bridge[bridge_of(group, other) * kChannels + channel] = raised<R>(between);
+      between += totals[(other + 1) * kChannels + channel];
+      slice.bridge[bridge_of(group, other) * kChannels + channel] = raised<R>(static_cast<float>(between));
     }
 #pragma unroll
     for (int a = 0; a < kGroupRows; ++a) {
@@ -169,10 +172,10 @@ __device__ __forceinline__ void decayed_products(WySlice& slice, const WyRows<T>
       slice.k_before[at] = since * key[a], slice.q_before[at] = since * query[a];
       slice.k_after[at] = until * key[a];
       if (row < rows.n) {
-        const float entering = raised<R>(before + sums[a]);
+        const float entering = raised<R>(static_cast<float>(before + sums[a]));
         to.w[row * rows.key_dim + column] = narrow<R>(entering * key[a]);
         to.qd[row * rows.key_dim + column] = narrow<R>(entering * query[a]);
-        to.kd[row * rows.key_dim + column] = narrow<R>(raised<R>((sum - sums[a]) + after) * key[a]);
+        to.kd[row * rows.key_dim + column] = narrow<R>(raised<R>(static_cast<float>((through - sums[a]) + after)) * key[a]);
       }
     }
     __syncthreads();  // the slice is there
@@ -263,7 +266,7 @@ __device__ __forceinline__ void chunk_wy(const WyCall<T>& call, R* ut, const WyP
   // The solve goes by eight rows of L, and a warp by sixteen of P: the last sixteen are all written.
   const bool has_tile = thread < triangle_tiles_of((n + 15) & ~15);
   float kk[4][4] = {}, qk[4][4] = {};
-  decayed_products(s_slice, rows, to, tile, has_tile, kk, qk);
+  decayed_products(s_slice, reinterpret_cast<double*>(s_minus_lower), rows, to, tile, has_tile, kk, qk);
   if (has_tile) store_products(s_minus_lower, to.p, tile, s_beta, n, kk, qk);
   __syncthreads();  // L is there, and what other threads left in w; the slice is read
 
