@@ -12,7 +12,8 @@ use std::sync::LazyLock;
 macro_rules! registry {
     ($callback:ident) => {
         $callback! {
-            linear_attention { gdn_decode gdn_chunk gdn_verify causal_conv1d }
+            linear_attention { gdn_decode gdn_chunk gdn_verify gdn_write_on_accept gdn_gates qkvz_deinterleave causal_conv1d draft_conv state_convert }
+            elementwise { gated_rms_norm }
             embedding { ple_gather }
             selection { argmax_rows row_topk }
             transaction { state_scatter }

@@ -14,9 +14,12 @@ from pathlib import Path
 
 import torch
 
-import embedding  # noqa: F401: registers its kernels
+import convolution  # noqa: F401: registers its kernels
+import elementwise  # noqa: F401
+import embedding  # noqa: F401
 import linear_attention  # noqa: F401
 import selection  # noqa: F401
+import speculative  # noqa: F401
 from harness import KERNELS, report, timed
 
 

@@ -7,6 +7,7 @@ pub mod backend;
 pub mod call;
 pub mod canary;
 pub mod compile;
+pub mod elementwise;
 pub mod embedding;
 pub mod launch;
 pub mod linear_attention;

@@ -1,58 +1,13 @@
 //! Every launch function: what it plans fits the PTX it names, and every refusal fires.
 
+mod support;
+
 use contracts::dtype::DType;
 use contracts::format::{ErrorKind, ScaleKind};
-use kernels::call::{Call, ScalarArg, TensorArg};
-use kernels::launch::{Argument, Launch, Plan};
-use kernels::registry::{CANARY, kernel};
+use kernels::call::{Call, ScalarArg};
+use kernels::launch::Argument;
 use std::collections::BTreeSet;
-
-/// A dense tensor in a buffer of its own.
-fn tensor(buffer: u32, dtype: DType, shape: &[u64]) -> TensorArg {
-    let mut strides = vec![1; shape.len()];
-    for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis].max(1);
-    }
-    TensorArg { dtype, shape: shape.to_vec(), strides, buffer, offset_bytes: 0, kind: None }
-}
-
-fn call(
-    tensors: &[(&str, DType, &[u64])],
-    scalars: &[(&str, f32)],
-    words: &[(&str, &str)],
-) -> Call {
-    let word = |(name, word): &(&str, &str)| ((*name).to_owned(), (*word).to_owned());
-    Call {
-        tensors: tensors
-            .iter()
-            .zip(0..)
-            .map(|((name, dtype, shape), buffer)| {
-                ((*name).to_owned(), tensor(buffer, *dtype, shape))
-            })
-            .collect(),
-        scalars: scalars
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), ScalarArg::F32(value.to_bits())))
-            .collect(),
-        words: words.iter().map(word).collect(),
-    }
-}
-
-fn edit<'a>(call: &'a mut Call, name: &str) -> &'a mut TensorArg {
-    let found = call.tensors.iter_mut().find(|(key, _)| key == name);
-    &mut found.unwrap_or_else(|| panic!("no tensor `{name}`")).1
-}
-
-fn set_word(call: &mut Call, name: &str, word: &str) {
-    let found = call.words.iter_mut().find(|(key, _)| key == name);
-    found.unwrap_or_else(|| panic!("no word `{name}`")).1 = word.to_owned();
-}
-
-fn plan(kernel_name: &str, call: &Call) -> Result<Plan, kernels::call::Rejection> {
-    let subject =
-        if kernel_name == CANARY.name { &CANARY } else { kernel(kernel_name).expect("registered") };
-    (subject.plan)(call)
-}
+use support::{call, edit, fits, parameters, plan, refuses, set_word, tensor};
 
 const IO: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 const HEADS: [u64; 2] = [2, 4];
@@ -108,7 +63,7 @@ fn verify(io: DType, state: DType, key_dim: u64) -> Call {
 }
 
 /// As many rows through the convolution, with everything an option may ask for.
-fn conv(io: DType, width: u64) -> Call {
+fn conv(io: DType, out: DType, width: u64, walk: &str) -> Call {
     let mut call = call(
         &[
             ("x", io, &[10, 5, 64]),
@@ -118,7 +73,7 @@ fn conv(io: DType, width: u64) -> Call {
             ("snap", DType::F32, &[10, 5, 64, width - 1]),
             ("cu_seqlens", DType::I64, &[3]),
             ("slot_of", DType::I64, &[2]),
-            ("out", io, &[10, 5, 64]),
+            ("out", out, &[10, 5, 64]),
         ],
         &[("eps", 1e-6)],
         &[
@@ -127,6 +82,8 @@ fn conv(io: DType, width: u64) -> Call {
             ("norm", "l2"),
             ("live_state", "advanced"),
             ("snapshot", "each"),
+            ("silu_form", "product"),
+            ("walk", walk),
         ],
     );
     call.scalars.push(("normed_heads".to_owned(), ScalarArg::I32(2)));
@@ -172,9 +129,17 @@ fn what_a_round_runs_is_refused_argument_by_argument() {
         edit(call, "cu_seqlens").shape[0] = 2;
     });
 
-    let good = conv(DType::F16, 4);
+    let good = conv(DType::F16, DType::F32, 4, "rows");
     let grid = plan("causal_conv1d", &good).expect("legal").launches[0].grid;
     assert_eq!(grid, [3, 2, 1], "320 channels by 128, sequences");
+    refuses("causal_conv1d", &good, ErrorKind::Dtype, "out", |call| {
+        edit(call, "out").dtype = DType::E4M3;
+    });
+    for (option, word) in [("walk", "columns"), ("silu_form", "quotient")] {
+        refuses("causal_conv1d", &good, ErrorKind::Shape, option, |call| {
+            set_word(call, option, word)
+        });
+    }
     refuses("causal_conv1d", &good, ErrorKind::Dtype, "state", |call| {
         edit(call, "state").dtype = DType::BF16;
     });
@@ -182,7 +147,7 @@ fn what_a_round_runs_is_refused_argument_by_argument() {
         edit(call, "weight").shape[2] = 5;
     });
     refuses("causal_conv1d", &good, ErrorKind::Shape, "state", |call| {
-        edit(call, "state").shape[3] = 4;
+        edit(call, "state").shape[3] = 5;
     });
     refuses("causal_conv1d", &good, ErrorKind::Shape, "x", |call| {
         for name in ["x", "out", "weight", "bias", "state", "snap"] {
@@ -293,45 +258,6 @@ fn canary() -> Call {
     call(&[("x", DType::F32, &[9, 70]), ("y", DType::F32, &[9])], &[], &[])
 }
 
-/// The declared parameter types of every entry of a module.
-fn parameters(ptx: &str) -> Vec<(String, Vec<String>)> {
-    let mut entries = Vec::new();
-    for text in ptx.split(".visible .entry ").skip(1) {
-        let (name, rest) = text.split_once('(').expect("an entry has a parameter list");
-        let (list, _) = rest.split_once(')').expect("a parameter list ends");
-        let types = list.split(',').filter_map(|line| {
-            line.split_whitespace()
-                .find(|word| word.starts_with('.') && *word != ".param")
-                .map(str::to_owned)
-        });
-        entries.push((name.trim().to_owned(), types.collect()));
-    }
-    entries
-}
-
-fn ptx_type(argument: &Argument) -> &'static str {
-    match argument {
-        Argument::Tensor(_) | Argument::Scratch(_) | Argument::Null | Argument::I64(_) => ".u64",
-        Argument::U32(_) | Argument::I32(_) => ".u32",
-        Argument::F32(_) => ".f32",
-    }
-}
-
-fn fits(launch: &Launch) -> String {
-    let ptx = kernels::ptx::embedded(launch.module).unwrap_or_else(|| {
-        panic!("no PTX for `{}`; run `{}`", launch.module, kernels::ptx::COMPILE_COMMAND)
-    });
-    let entries = parameters(ptx);
-    let (_, declared) = entries
-        .iter()
-        .find(|(name, _)| *name == launch.entry)
-        .unwrap_or_else(|| panic!("`{}` has no entry `{}`", launch.module, launch.entry));
-    let given: Vec<_> = launch.arguments.iter().map(ptx_type).collect();
-    assert_eq!(*declared, given, "arguments of `{}`", launch.entry);
-    assert!(launch.block[0].is_multiple_of(32) && launch.grid.iter().all(|extent| *extent > 0));
-    launch.entry.to_string()
-}
-
 #[test]
 fn planned_arguments_match_every_entry_of_the_ptx() {
     let mut planned = BTreeSet::new();
@@ -366,7 +292,13 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
             }
         }
         for width in [2, 3, 4] {
-            check("causal_conv1d", &conv(io, width));
+            for out in IO {
+                check("causal_conv1d", &conv(io, out, width, "rows"));
+                check("causal_conv1d", &conv(io, out, width, "tiles"));
+            }
+        }
+        for channels in [40, 5] {
+            check("draft_conv", &draft(io, channels, 5));
         }
         check("state_scatter", &scatter(io));
         check("ple_gather", &ple(io, 40));
@@ -375,12 +307,153 @@ fn planned_arguments_match_every_entry_of_the_ptx() {
         check("row_topk", &topk(io, 3, 1000, 10, "1"));
         check("row_topk", &topk(io, 3, 1000, 64, "4"));
     }
+    for direction in ["narrow", "widen"] {
+        for count in [40, 33] {
+            check("state_convert", &convert(direction, 2, count));
+        }
+    }
     check("canary_row_sum", &canary());
     for module in modules {
         for (entry, _) in parameters(kernels::ptx::embedded(module).expect("checked above")) {
             assert!(planned.contains(&entry), "no plan reaches entry `{entry}` of `{module}`");
         }
     }
+}
+
+/// A drafting block's convolution before a sublayer, its coefficients projected.
+fn draft(io: DType, channels: u64, groups: u64) -> Call {
+    call(
+        &[
+            ("x", io, &[3, 8, channels]),
+            ("y", io, &[3, 8, channels]),
+            ("base", io, &[2, 2, channels]),
+            ("coef", io, &[3, 8, 2, 2, groups]),
+            ("w", io, &[4 * groups, channels]),
+            ("residual", io, &[3, 8, channels]),
+        ],
+        &[],
+        &[("stage", "project"), ("residual", "added")],
+    )
+}
+
+#[test]
+fn a_drafting_convolution_is_refused_argument_by_argument() {
+    let good = draft(DType::BF16, 5120, 320);
+    let launches = plan("draft_conv", &good).expect("legal").launches;
+    assert_eq!(launches[0].grid, [320, 3, 1], "four outputs, eight rows");
+    assert_eq!(launches[1].grid, [10, 24, 1], "512 channels, a row");
+    assert_eq!(launches[1].arguments[12..], [Argument::I32(16), Argument::I32(0)]);
+    refuses("draft_conv", &good, ErrorKind::Shape, "stage", |call| {
+        set_word(call, "stage", "begin");
+    });
+    refuses("draft_conv", &good, ErrorKind::Shape, "coef", |call| edit(call, "coef").shape[4] = 3);
+    refuses("draft_conv", &good, ErrorKind::Shape, "coef", |call| edit(call, "coef").shape[4] = 0);
+    refuses("draft_conv", &good, ErrorKind::Shape, "w", |call| edit(call, "w").shape[0] = 640);
+    refuses("draft_conv", &good, ErrorKind::Dtype, "coef", |call| {
+        edit(call, "coef").dtype = DType::F32;
+    });
+    refuses("draft_conv", &good, ErrorKind::Alias, "y", |call| {
+        edit(call, "y").buffer = edit(call, "residual").buffer;
+    });
+    refuses("draft_conv", &good, ErrorKind::Alias, "coef", |call| {
+        edit(call, "coef").buffer = edit(call, "x").buffer;
+    });
+    let mut moved = good.clone();
+    edit(&mut moved, "w").offset_bytes = 2;
+    let launches = plan("draft_conv", &moved).expect("legal").launches;
+    assert_eq!(launches[0].entry, "draft_conv_project_bf16_single");
+    assert_eq!(launches[1].entry, "draft_conv_bf16");
+    let mut finish = good;
+    set_word(&mut finish, "stage", "finish");
+    assert_eq!(plan("draft_conv", &finish).expect("legal").launches.len(), 1);
+    for name in ["x", "y", "coef", "residual"] {
+        edit(&mut finish, name).shape[0] = 0;
+    }
+    assert!(plan("draft_conv", &finish).expect("legal").launches.is_empty(), "no rows");
+}
+
+fn convert(direction: &str, slots: u64, count: u64) -> Call {
+    call(
+        &[("wide", DType::F32, &[slots, count]), ("narrow", DType::F16, &[slots, count])],
+        &[],
+        &[("direction", direction)],
+    )
+}
+
+#[test]
+fn a_conversion_counts_in_64_bits_and_is_never_in_place() {
+    let launch = |call: &Call| plan("state_convert", call).expect("legal").launches.remove(0);
+    let many = (1 << 32) + 1;
+    let narrowed = launch(&convert("narrow", 1, many));
+    assert_eq!(narrowed.arguments[5], Argument::I64(many as i64));
+    assert_eq!(narrowed.arguments[..2], [Argument::Tensor("wide"), Argument::Tensor("narrow")]);
+    assert_eq!((&*narrowed.entry, narrowed.grid), ("state_convert_f32_f16_single", [65_536, 1, 1]));
+    let whole = launch(&convert("widen", 3, 40));
+    assert_eq!(whole.arguments[4..], [1, 15].map(Argument::I64), "no gaps: one slot");
+    let mut padded = convert("widen", 3, 40);
+    edit(&mut padded, "narrow").strides[0] = 48;
+    let expected = [48, 40, 3, 5].map(Argument::I64);
+    assert_eq!(launch(&padded).arguments[2..], expected, "pitches, slots, pieces of eight");
+    edit(&mut padded, "narrow").strides[0] = 44;
+    let single = launch(&padded).entry;
+    assert_eq!(single, "state_convert_f16_f32_single", "slots begin 8 bytes off");
+    let good = convert("narrow", 3, 40);
+    refuses("state_convert", &good, ErrorKind::Dtype, "narrow", |call| {
+        edit(call, "narrow").dtype = DType::F32;
+    });
+    refuses("state_convert", &good, ErrorKind::Dtype, "wide", |call| {
+        edit(call, "wide").dtype = DType::BF16;
+    });
+    refuses("state_convert", &good, ErrorKind::Shape, "narrow", |call| {
+        edit(call, "narrow").shape[1] = 80;
+    });
+    refuses("state_convert", &good, ErrorKind::Shape, "direction", |call| {
+        set_word(call, "direction", "both");
+    });
+    for offset in [0, 238] {
+        refuses("state_convert", &good, ErrorKind::Alias, "wide", |call| {
+            edit(call, "narrow").buffer = edit(call, "wide").buffer;
+            edit(call, "narrow").offset_bytes = offset;
+        });
+    }
+    assert!(plan("state_convert", &convert("narrow", 0, 40)).expect("legal").launches.is_empty());
+}
+
+#[test]
+fn a_convolution_walks_tiles_where_rows_are_whole_pieces() {
+    let walk = |call: &Call| {
+        let launch = plan("causal_conv1d", call).expect("legal").launches.remove(0);
+        (launch.entry.contains("tiles"), launch.grid)
+    };
+    let io = DType::BF16;
+    let tiles = conv(io, io, 4, "tiles");
+    assert_eq!(
+        walk(&tiles),
+        (true, [3, 1, 1]),
+        "a tile of 10 rows, and one for each sequence's end"
+    );
+    assert!(!walk(&conv(io, io, 4, "chosen")).0, "five rows a sequence are few");
+    let mut long = conv(io, io, 4, "chosen");
+    for name in ["x", "out", "snap"] {
+        edit(&mut long, name).shape[0] = 4096;
+    }
+    assert_eq!(walk(&long), (true, [130, 1, 1]));
+    for name in ["x", "out", "weight", "bias"] {
+        let mut moved = tiles.clone();
+        let size = edit(&mut moved, name).dtype.size_bytes();
+        edit(&mut moved, name).offset_bytes = size;
+        assert_eq!(walk(&moved), (false, [3, 2, 1]), "{name} does not begin with a whole piece");
+        edit(&mut moved, name).offset_bytes = 4 * size;
+        assert!(walk(&moved).0, "{name}");
+    }
+    let mut padded = tiles.clone();
+    edit(&mut padded, "x").strides[0] += 2;
+    assert!(!walk(&padded).0, "rows of x lie two elements off");
+    refuses("causal_conv1d", &long, ErrorKind::Shape, "x", |call| {
+        for name in ["x", "out", "snap"] {
+            edit(call, name).shape[0] = 1 << 37;
+        }
+    });
 }
 
 #[test]
@@ -478,30 +551,6 @@ fn layouts_callers_may_use_are_accepted_and_passed_on() {
     ids_only.tensors.retain(|(name, _)| name != "values");
     let launches = plan("argmax_rows", &ids_only).expect("values are optional").launches;
     assert!(launches[0].arguments.contains(&Argument::Null));
-}
-
-/// One legal call, one edit, the refusal it must meet.
-fn refuses(
-    name: &str,
-    legal: &Call,
-    kind: ErrorKind,
-    argument: &str,
-    break_it: impl FnOnce(&mut Call),
-) {
-    plan(name, legal)
-        .unwrap_or_else(|refusal| panic!("{name}: the unbroken call is refused: {refusal}"));
-    let mut broken = legal.clone();
-    break_it(&mut broken);
-    match plan(name, &broken) {
-        Ok(_) => panic!("{name}: {kind:?} of `{argument}` is planned"),
-        Err(refusal) => {
-            assert_eq!(
-                (refusal.kind, refusal.argument.as_str()),
-                (kind, argument),
-                "{name}: {refusal}"
-            );
-        }
-    }
 }
 
 #[test]

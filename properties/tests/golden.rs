@@ -326,6 +326,61 @@ fn the_output_gate_agrees_with_public_model_code() {
     assert!(error <= TOLERANCE, "largest error {error:e}");
 }
 
+/// `[B,C,T]` to `[B,T,C]`.
+fn rows_first(x: &[f32], [batch, channels, rows]: [usize; 3]) -> Vec<f32> {
+    let place = |b: usize, t: usize, c: usize| (b * channels + c) * rows + t;
+    let at = |flat: usize| {
+        let (b, t, c) = (flat / (rows * channels), flat / channels % rows, flat % channels);
+        x[place(b, t, c)]
+    };
+    (0..batch * rows * channels).map(at).collect()
+}
+
+/// The rows of two sequences from empty windows, all at once, and the window after every row.
+#[test]
+fn the_convolution_agrees_with_public_model_code() {
+    let bytes = golden();
+    let file = SafeTensors::deserialize(&bytes).expect("peers.safetensors is intact");
+    let name = |tensor: &str| format!("causal_conv1d.w4_silu.{tensor}");
+    let extents @ [batch, channels, rows] = shape(&file, &name("x"));
+    let [_, width] = shape(&file, &name("weight"));
+    let x = rows_first(&floats(&file, &name("x")), extents);
+    let weight = floats(&file, &name("weight"));
+    let windows = floats(&file, &name("state_after_step"));
+    let empty = vec![0.0; batch * channels * width];
+    let call = Call {
+        subject: kernel("causal_conv1d"),
+        options: vec![("activation", "silu"), ("snapshot", "each")],
+        dims: vec![
+            ("N", batch),
+            ("heads", channels),
+            ("D", 1),
+            ("W", width),
+            ("kept", width),
+            ("slots", batch),
+        ],
+        lists: vec![("seq_len", vec![rows as i64; batch]), ("slot", (0..batch as i64).collect())],
+        scalars: vec![("eps", EPSILON)],
+        tensors: vec![("x", &x), ("weight", &weight), ("state", &empty)],
+    };
+    let [out, state, snap] = call.run(["out", "state", "snap"]);
+    for answer in ["full", "step"] {
+        let expected = rows_first(&floats(&file, &name(answer)), extents);
+        let error = relative_rms(&out, &expected);
+        println!("causal_conv1d.w4_silu.{answer}: relative RMS {error:.1e}");
+        assert!(error <= TOLERANCE, "{answer}: relative RMS {error:e}");
+    }
+    let slot = channels * width;
+    for row in 0..rows {
+        for sequence in 0..batch {
+            let expected = &windows[(row * batch + sequence) * slot..][..slot];
+            let place = (sequence * rows + row) * slot;
+            assert_eq!(&snap[place..place + slot], expected, "row {row} of sequence {sequence}");
+        }
+    }
+    assert_eq!(state, windows[windows.len() - batch * slot..], "the slots, W inputs each");
+}
+
 /// What an f16 state cannot hold stops at its largest number; infinities and NaN stay what they are.
 /// With k = e₀ and β = 1 column 0 of S' is v and the others are S.
 #[test]
@@ -374,5 +429,33 @@ fn an_f16_state_saturates_what_is_finite_and_nothing_else() {
     assert!(o(4).is_nan() && o(6).is_nan());
     for flat in 0..32 * 32 {
         assert_eq!(bits("snap", flat), bits("s", flat), "element {flat}");
+    }
+}
+
+/// The kernel alone, in f32, by both gates; the last row is zero.
+#[test]
+fn gated_rms_norm_agrees_with_public_model_code() {
+    let bytes = golden();
+    let file = SafeTensors::deserialize(&bytes).expect("peers.safetensors is intact");
+    for gate in ["silu", "sigmoid"] {
+        let all = |tensor: &str| floats(&file, &format!("gated_rms_norm.{gate}.{tensor}"));
+        let [rows, dim] = shape(&file, &format!("gated_rms_norm.{gate}.x"));
+        let [x, z, w, expected] = ["x", "gate", "weight", "out"].map(all);
+        for round_point in ["end", "after_norm"] {
+            let call = Call {
+                subject: kernel("gated_rms_norm"),
+                options: vec![("gate", gate), ("round_point", round_point), ("wide_out", "f32")],
+                dims: vec![("rows", rows), ("D", dim)],
+                lists: Vec::new(),
+                scalars: vec![("eps", EPSILON)],
+                tensors: vec![("x", &x), ("z", &z), ("w", &w)],
+            };
+            let [y, wide] = call.run(["out", "out_f32"]);
+            let errors = y.iter().zip(&expected).map(|(y, r)| f64::from((y - r).abs()));
+            let error = errors.fold(0.0, f64::max);
+            println!("gated_rms_norm.{gate}, {round_point}: largest error {error:.1e}");
+            assert!(error <= 2e-6, "{gate}: largest error {error:e}");
+            assert_eq!(y, wide, "{gate}: in f32 there is nothing to round");
+        }
     }
 }

@@ -6,6 +6,7 @@ mod inputs;
 mod registry;
 
 pub mod canary;
+pub mod elementwise;
 pub mod embedding;
 pub mod linear_attention;
 pub mod selection;

@@ -2,8 +2,9 @@
 
 mod gdn_inputs;
 
-use contracts::dtype::{e4m3_encode, e4m3_value};
-use gdn_inputs::{Gdn, value};
+use contracts::dtype::{DType, e4m3_encode, e4m3_value};
+use gdn_inputs::{Gdn, f32_tensor, value};
+use reference::{Expected, Inputs, reference};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeSet;
 
@@ -140,6 +141,89 @@ fn gated_delta_rule_agrees_with_public_model_code() {
     let expected = ["gdn.t1", "gdn.t130", "gdn.t5", "gdn.t63", "gdn.t64", "gdn.t65"];
     let expected = expected.into_iter().chain(["gdn_chunk.t67d128"]);
     assert_eq!(cases, expected.collect(), "every case of the file was run");
+}
+
+#[test]
+fn gated_rms_norm_agrees_with_public_model_code() {
+    let bytes = golden("peers.safetensors");
+    let file = SafeTensors::deserialize(&bytes).expect("peers.safetensors is intact");
+    for gate in ["silu", "sigmoid"] {
+        let all = |tensor: &str| floats(&file, &format!("gated_rms_norm.{gate}.{tensor}"));
+        let [x, z, w, expected] = ["x", "gate", "weight", "out"].map(all);
+        let shape = [x.len() / w.len(), w.len()];
+        let words = [("gate", gate), ("weight", "plain"), ("round_point", "end")];
+        let inputs = Inputs {
+            tensors: [("x", &shape[..], &x), ("z", &shape[..], &z), ("w", &shape[1..], &w)]
+                .map(|(name, shape, values)| (name.to_owned(), f32_tensor(shape, values)))
+                .to_vec(),
+            dtypes: vec![("io".to_owned(), DType::F32)],
+            scalars: vec![("eps".to_owned(), NORM_EPSILON)],
+            options: words
+                .into_iter()
+                .chain([("wide_out", "none")])
+                .map(|(name, word)| (name.to_owned(), word.to_owned()))
+                .collect(),
+            ..Inputs::default()
+        };
+        let outputs = reference("gated_rms_norm").expect("it is registered")(&inputs);
+        let pairs = value(&outputs, "out").iter().zip(&expected);
+        let error = pairs.map(|(y, r)| (y - f64::from(*r)).abs()).fold(0.0, f64::max);
+        println!("gated_rms_norm.{gate}: largest error {error:.1e}");
+        assert!(error <= 2e-6, "{gate}: largest error {error:e}");
+    }
+}
+
+#[test]
+fn the_convolution_agrees_with_public_model_code() {
+    let bytes = golden("peers.safetensors");
+    let file = SafeTensors::deserialize(&bytes).expect("peers.safetensors is intact");
+    let values = |tensor: &str| floats(&file, &format!("causal_conv1d.w4_silu.{tensor}"));
+    let (batch, channels, rows, width) = (2, 10, 9, 4);
+    let rows_first = |x: Vec<f32>| -> Vec<f32> {
+        let at = |flat: usize| {
+            let (b, t, c) = (flat / (rows * channels), flat / channels % rows, flat % channels);
+            x[(b * channels + c) * rows + t]
+        };
+        (0..x.len()).map(at).collect()
+    };
+    let options = [
+        ("bias", "none"),
+        ("activation", "silu"),
+        ("norm", "none"),
+        ("live_state", "kept"),
+        ("snapshot", "each"),
+    ];
+    let inputs = Inputs {
+        tensors: vec![
+            ("x".to_owned(), f32_tensor(&[batch * rows, channels, 1], &rows_first(values("x")))),
+            ("weight".to_owned(), f32_tensor(&[channels, 1, width], &values("weight"))),
+            (
+                "state".to_owned(),
+                f32_tensor(&[batch, channels, 1, width], &vec![0.0; batch * channels * width]),
+            ),
+        ],
+        scalars: vec![("eps".to_owned(), NORM_EPSILON), ("normed_heads".to_owned(), 0.0)],
+        options: options.map(|(name, word)| (name.to_owned(), word.to_owned())).to_vec(),
+        lists: vec![
+            ("seq_len".to_owned(), vec![rows as i64; batch]),
+            ("slot".to_owned(), vec![0, 1]),
+        ],
+        ..Inputs::default()
+    };
+    let outputs = reference("causal_conv1d").expect("it is registered")(&inputs);
+    for answer in ["full", "step"] {
+        let error = relative_rms(value(&outputs, "out"), &rows_first(values(answer)));
+        println!("causal_conv1d.w4_silu.{answer}: relative RMS {error:.1e}");
+        assert!(error <= TOLERANCE, "{answer}: relative RMS {error:e}");
+    }
+    let windows = values("state_after_step");
+    let Some(Expected::Bits(snap)) = outputs.tensor("snap") else { panic!("windows are bits") };
+    let slot = channels * width;
+    for (place, bits) in snap.iter().enumerate() {
+        let (sequence, row) = (place / slot / rows, place / slot % rows);
+        let expected = windows[(row * batch + sequence) * slot + place % slot];
+        assert_eq!(*bits, u64::from(expected.to_bits()), "row {row} of sequence {sequence}");
+    }
 }
 
 #[test]

@@ -33,6 +33,7 @@
 // that only its own thread reads: the same values either way.
 #include "element.cuh"
 #include "gated_norm.cuh"
+#include "gates.cuh"
 #include "sequences.cuh"
 #include "state.cuh"
 
@@ -92,11 +93,6 @@ __device__ __forceinline__ float sum_over_row_lanes(float x) {
   return x;
 }
 
-// ln(1 + e^p) without overflow, and exact to rounding where e^p is tiny.
-__device__ __forceinline__ float softplus(float p) {
-  return fmaxf(p, 0.0f) + log1pf(expf(-fabsf(p)));
-}
-
 // What the gates of one row and head are made from: loaded long before it is used.
 struct GateInputs {
   float decay, beta;            // or a and b
@@ -120,7 +116,7 @@ __device__ __forceinline__ float2 gates_of(const Arguments<T, S>& call, const Ga
   float alpha = in.decay, beta = in.beta;
   if (INPUTS == kFusedInputs && call.gate_form == kRawGates) {
     alpha = expf(-expf(in.a_log) * softplus(in.decay + in.dt_bias));
-    beta = 1.0f / (1.0f + expf(-in.beta));
+    beta = sigmoid(in.beta);
   } else if (call.gate_form == kLogGates) {
     alpha = expf(in.decay);
   }

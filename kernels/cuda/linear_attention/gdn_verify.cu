@@ -23,15 +23,7 @@
 //
 // Eight lanes hold a state row and a block 32 rows of a head, as in gdn_decode: a row of the state never
 // meets another, so it stays in registers from the first row of the round to the last.
-#include "element.cuh"
-#include "sequences.cuh"
-#include "state.cuh"
-
-constexpr int kLanesPerRow = 8;
-constexpr int kRowsPerPass = 32 / kLanesPerRow;
-constexpr int kTileValues = 32;
-constexpr int kPasses = 2;
-constexpr int kThreads = 32 * kTileValues / (kRowsPerPass * kPasses);
+#include "gdn_rows.cuh"
 
 template <typename T, typename S>
 struct Arguments {
@@ -48,76 +40,6 @@ struct Arguments {
   i64 q_stride, k_stride, v_stride, decay_stride, beta_stride, s_stride, snap_stride, o_stride;
   int cu_is_i64, sequences, key_heads, value_heads, value_dim, head_map_cyclic, gate_is_alpha, keeps;
   float scale;
-};
-
-__device__ __forceinline__ float sum_over_row_lanes(float x) {
-#pragma unroll
-  for (int step = kLanesPerRow / 2; step > 0; step /= 2) x += __shfl_xor_sync(kFullWarp, x, step);
-  return x;
-}
-
-template <typename T, typename S, int DK>
-struct Rows {
-  static constexpr int kShare = DK / kLanesPerRow;  // elements of a state row a lane holds
-  static constexpr int kVector = sizeof(S) == 2 && kShare % 8 == 0 ? 8 : 4;
-  static constexpr int kPieces = kShare / kVector;
-  using Vector = StateVector<S, kVector>;
-
-  __device__ __forceinline__ static int column(int piece) {
-    return (piece * kLanesPerRow + static_cast<int>(threadIdx.x) % kLanesPerRow) * kVector;
-  }
-
-  __device__ __forceinline__ static void load_key(float (&out)[kShare], const T* row) {
-#pragma unroll
-    for (int i = 0; i < kShare; i += 4) {
-      const float4 four = load4(row + column(i / kVector) + i % kVector);
-      out[i] = four.x, out[i + 1] = four.y, out[i + 2] = four.z, out[i + 3] = four.w;
-    }
-  }
-
-  __device__ __forceinline__ static void load(float (&state)[kShare], const S* row) {
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      Vector held;
-      held.load(row + column(piece));
-      held.widen_to(state + piece * kVector);
-    }
-  }
-
-  __device__ __forceinline__ static void store(const float (&state)[kShare], S* row) {
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      Vector held;
-      held.narrow_from(state + piece * kVector);
-      held.store(row + column(piece));
-    }
-  }
-
-  // One row of the round on one row of the state; the state's rounding and the product with q.
-  __device__ __forceinline__ static float advance(float (&state)[kShare], const float (&key)[kShare],
-                                                  const float (&query)[kShare], float alpha,
-                                                  float rate, float own) {
-    float memory = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kShare; ++i) {
-      state[i] *= alpha;
-      memory = fmaf(state[i], key[i], memory);
-    }
-    const float delta = rate * (own - sum_over_row_lanes(memory));
-    float output = 0.0f;
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      float* const part = state + piece * kVector;
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) part[i] = fmaf(delta, key[piece * kVector + i], part[i]);
-      Vector held;
-      held.narrow_from(part);
-      held.widen_to(part);  // what is stored is what is read and carried
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) output = fmaf(part[i], query[piece * kVector + i], output);
-    }
-    return sum_over_row_lanes(output);
-  }
 };
 
 template <typename T, typename S, int DK>
@@ -155,7 +77,9 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
       for (int pass = 0; pass < kPasses; ++pass) {
         const i64 value = channel + pass * kRowsPerPass;
         const float own = widen(__ldg(call.v + row * call.v_stride + value));
-        const float output = R::advance(state[pass], key, query, alpha, rate, own);
+        const float memory = sum_over_row_lanes(R::recall(state[pass], key, alpha));
+        R::write(state[pass], key, rate * (own - memory));
+        const float output = sum_over_row_lanes(R::read(state[pass], query));
         R::store(state[pass], call.snap + row * call.snap_stride + own_row + pass * kNextPass);
         if (lane % kLanesPerRow == 0) {
           call.o[row * call.o_stride + value] = narrow<T>(call.scale * output);

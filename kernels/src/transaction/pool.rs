@@ -315,6 +315,7 @@ impl<B: Backend> Pool<B> {
                 ("norm", "l2"),
                 ("live_state", if path == Path::Apart { "kept" } else { "advanced" }),
                 ("snapshot", if path == Path::Step { "none" } else { "each" }),
+                ("walk", "chosen"),
             ]),
         }
     }

@@ -14,7 +14,8 @@ use crate::choices::{Choices, Path};
 use crate::examine::Examine;
 use crate::subject::Subject;
 use contracts::case::{Case, Schedule};
-use contracts::format::{Contract, Fixture};
+use contracts::expr::Expr;
+use contracts::format::{Access, By, Contract, Fixture, List};
 use plan::Plan;
 use std::fmt;
 
@@ -55,6 +56,8 @@ const ATTEMPTS: usize = 64;
 
 /// A fixture whose sizes multiply to more than this is the rarer the larger it is.
 const LARGE_FIXTURE: i64 = 1024;
+/// So many places of a pool are few.
+const FEW_PLACES: i64 = 64;
 /// As rare as one gets.
 const RAREST_FIXTURE: i64 = 64;
 
@@ -66,8 +69,7 @@ pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discar
     if choices.one_in(path, 8) {
         let which = choices.choose(path.child("which"), fixtures.len() as u64);
         fixture = fixtures.get_index(which as usize).map(|(_, fixture)| fixture);
-        let size = |f: &Fixture| f.dims.values().fold(1, |all: i64, n| all.saturating_mul(*n));
-        let times = fixture.map_or(1, |f| (size(f) / LARGE_FIXTURE + 1).min(RAREST_FIXTURE));
+        let times = fixture.map_or(1, |fixture| rarity(subject.contract, fixture));
         if times > 1 && !choices.one_in(path.child("large"), times as u64) {
             fixture = None;
         }
@@ -83,6 +85,25 @@ pub fn draw_unbound(
     choices: &mut dyn Choices,
 ) -> Result<Case, Discard> {
     assemble(contract, None, false, choices)
+}
+
+/// One in so many of a fixture's turns is taken, by the sizes of what the kernel reads. A few places of a
+/// pool or a table do not count: they are stored, and no work is done on them.
+fn rarity(contract: &Contract, fixture: &Fixture) -> i64 {
+    let tensors = contract.tensors.values();
+    let read = tensors.filter(|tensor| tensor.access != By::Always(Access::Write));
+    let sizing: Vec<&str> =
+        read.flat_map(|tensor| tensor.shape.iter().flat_map(Expr::names)).collect();
+    let pooled = |dim: &str| {
+        let slots = |list: &List| list.slots.as_ref().is_some_and(|slots| slots.pool == dim);
+        let ids = |list: &List| list.ids.as_ref().is_some_and(|ids| ids.below == dim);
+        contract.lists.values().any(|list| slots(list) || ids(list))
+    };
+    let counts =
+        |dim: &str, size: i64| sizing.contains(&dim) && (size > FEW_PLACES || !pooled(dim));
+    let sizes = fixture.dims.iter().filter(|(dim, size)| counts(dim, **size));
+    let size = sizes.fold(1, |all: i64, (_, size)| all.saturating_mul(*size));
+    (size / LARGE_FIXTURE + 1).min(RAREST_FIXTURE)
 }
 
 /// Completes one fixture or production shape, by name.

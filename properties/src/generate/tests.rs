@@ -272,6 +272,22 @@ fn fixtures_keep_what_they_assign() {
 }
 
 #[test]
+fn fixtures_are_as_rare_as_what_the_kernel_reads_of_them_is_large() {
+    let of = |name: &str, fixture: &str| {
+        let contract = named(name).contract;
+        rarity(contract, &contract.fixtures[fixture])
+    };
+    // 40 places in a pool of small states; a table of 7 rows; k is no size of what is read.
+    assert_eq!(of("gdn_chunk", "many_sequences"), 2);
+    assert_eq!(of("ple_gather", "many_ids"), 3);
+    assert_eq!(of("row_topk", "long_row"), 11);
+    // Every part of a large table is looked at now and then, a large row seldom.
+    assert_eq!(of("ple_gather", "whole_table"), RAREST_FIXTURE);
+    assert_eq!(of("row_topk", "all_in_flight"), 47);
+    assert_eq!(of("ple_gather", "landmarks"), 1);
+}
+
+#[test]
 fn a_table_is_never_materialised() {
     let subject = named("ple_gather");
     let mut wide = 0;
@@ -350,8 +366,14 @@ fn seeds_are_frozen() {
     let frozen = vec![
         ("gdn_decode", 13794740953732531856),
         ("gdn_chunk", 10119508867765996824),
-        ("gdn_verify", 4247247882690009081),
-        ("causal_conv1d", 1136182570889128408),
+        ("gdn_verify", 12126269579840685834),
+        ("gdn_write_on_accept", 5608429563190154570),
+        ("gdn_gates", 16516713144934136020),
+        ("qkvz_deinterleave", 12776505510024760477),
+        ("causal_conv1d", 14798132573000994463),
+        ("draft_conv", 4820153897467744242),
+        ("state_convert", 458124988587446909),
+        ("gated_rms_norm", 15673985044706701715),
         ("ple_gather", 6278454272248761269),
         ("argmax_rows", 3469655993753774789),
         ("row_topk", 4882055797433127459),

@@ -7,10 +7,12 @@ mod append_dead;
 mod comparison;
 mod copies;
 mod heads;
+mod pair_apart;
 mod permute;
 mod read_again;
 mod recall;
 mod replay;
+mod rows_accepted;
 mod rows_as_steps;
 mod same;
 mod scale;
@@ -18,6 +20,7 @@ mod selection;
 mod slice;
 mod split;
 mod steps;
+mod wide_outputs;
 
 pub(crate) use slice::{plain, skeleton};
 
@@ -50,10 +53,13 @@ type Adapter = fn(&mut Related<'_, '_>, &Equals) -> Result<Option<Verdict>, Tool
 
 /// Every adapter `equals` may name.
 const ADAPTERS: &[(&str, Adapter)] = &[
+    ("rows_accepted", rows_accepted::rows_accepted),
+    ("pair_apart", pair_apart::pair_apart),
     ("rows_as_steps", rows_as_steps::rows_as_steps),
     ("read_again", read_again::read_again),
     ("smaller_k", selection::smaller_k),
     ("first_column", selection::first_column),
+    ("wide_outputs", wide_outputs::wide_outputs),
 ];
 
 /// Examines one relation, by clause id. `None` when it holds, or does not speak of this case; it is

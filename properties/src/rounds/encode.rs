@@ -53,8 +53,11 @@ fn draws_of<T: PartialEq>(wanted: &T, made: impl Fn(&mut Draw<'_>) -> T) -> Opti
 /// # Errors
 /// The setup or the event that is never drawn.
 pub fn bytes_of_history(history: &History) -> Result<Vec<u8>, String> {
-    let mut bytes = draws_of(&history.setup, setup)
+    let setup = draws_of(&history.setup, setup)
         .ok_or_else(|| format!("no history is drawn with {:?}", history.setup))?;
+    // No event follows those that the bytes make.
+    let mut bytes = vec![0];
+    bytes.extend(setup);
     let mut progress = Progress::new(history.setup);
     for (number, step) in history.steps.iter().enumerate() {
         let draws = draws_of(step, |draw| next_step(&progress, draw))
@@ -84,6 +87,20 @@ mod tests {
             let bytes = bytes_of_history(&history).unwrap_or_else(|why| panic!("{seed}: {why}"));
             assert_eq!(history_of_bytes(&bytes), history, "seed {seed}");
         }
+    }
+
+    #[test]
+    fn the_first_byte_adds_events_and_changes_none() {
+        let history = history_of_seed(0xadd);
+        let mut bytes = bytes_of_history(&history).unwrap_or_else(|why| panic!("{why}"));
+        let most = usize::from(protocol().limits.events);
+        for further in [1, 5, most] {
+            bytes[0] = further as u8;
+            let longer = history_of_bytes(&bytes);
+            assert_eq!(longer.steps.len(), (history.steps.len() + further).min(most));
+            assert_eq!(longer.steps[..history.steps.len()], history.steps);
+        }
+        assert_eq!(history_of_bytes(&[7]).steps.len(), 7, "of no other byte");
     }
 
     #[test]

@@ -206,26 +206,39 @@ fn any_event(draw: &mut Draw<'_>) -> Event {
     }
 }
 
-fn drawn(draw: &mut Draw<'_>, most: usize) -> History {
-    let setup = setup(draw);
-    let mut progress = Progress::new(setup);
-    let mut steps = Vec::new();
-    while steps.len() < most && !draw.is_used_up() {
-        let step = next_step(&progress, draw);
+/// Goes on with a history, to so many events at most, as long as there is something to draw from.
+fn go_on(history: &mut History, progress: &mut Progress, draw: &mut Draw<'_>, most: usize) {
+    while history.steps.len() < most && !draw.is_used_up() {
+        let step = next_step(progress, draw);
         progress.after(&step);
-        steps.push(step);
+        history.steps.push(step);
     }
-    History { setup, steps }
+}
+
+fn begun(setup: Setup) -> (History, Progress) {
+    (History { setup, steps: Vec::new() }, Progress::new(setup))
 }
 
 /// The history of a seed.
 pub fn history_of_seed(seed: u64) -> History {
     let mut draw = Draw::Seeded(seed, 0);
     let most = 4 + usize::from(draw.below(protocol().limits.events - 4));
-    drawn(&mut draw, most)
+    let (mut history, mut progress) = begun(setup(&mut draw));
+    go_on(&mut history, &mut progress, &mut draw, most);
+    history
 }
 
-/// The history of a fuzzer's bytes.
+/// The history of a fuzzer's bytes: the first says how many events follow those that the others make, so
+/// that a short input, too, is a long history.
 pub fn history_of_bytes(bytes: &[u8]) -> History {
-    drawn(&mut Draw::Bytes(bytes), protocol().limits.events.into())
+    let Some((&further, bytes)) = bytes.split_first() else { return begun(Setup::PLAIN).0 };
+    let most = usize::from(protocol().limits.events);
+    let seed = bytes.iter().fold(u64::from(further), |seed, byte| mixed(&[seed, u64::from(*byte)]));
+    let (mut made, mut follows) = (Draw::Bytes(bytes), Draw::Seeded(seed, 0));
+    let draw = if bytes.is_empty() { &mut follows } else { &mut made };
+    let (mut history, mut progress) = begun(setup(draw));
+    go_on(&mut history, &mut progress, &mut made, most);
+    let all = history.steps.len() + usize::from(further) % (most + 1);
+    go_on(&mut history, &mut progress, &mut follows, all.min(most));
+    history
 }

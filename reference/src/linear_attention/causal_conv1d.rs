@@ -4,17 +4,20 @@
 //! acc = bias + Σ_j w[j]·x[t−W+1+j]      y = acc, or acc·σ(acc);  of a normed head y / √(Σ y² + ε)
 //! ```
 //!
+//! A slot holds the last inputs, W − 1 or W: the oldest of W is read by no tap and carried along.
+//!
 //! Magnitudes of `out`, in units of 2⁻²⁴: `taps` = (W + 2)(|bias| + Σ|w||x|), carried through what
-//! follows; `silu` = (16 + 3|acc|)·|y|, the accurate exponential's and the division's; `norm`, the sum's
-//! and the root's. They are zero where nothing of the kind is computed.
+//! follows; `silu` = (16 + 3|acc|)·|y|, the exponential's and the quotient's; `norm`, the sum's and the
+//! root's. They are zero where nothing of the kind is computed.
 
 use super::gdn_chunk::end_to_end;
 use crate::{Expected, Inputs, Outputs};
 
 /// Reads x `[rows,heads,D]`, weight `[heads,D,W]` (oldest tap first), bias `[heads,D]` with `bias: given`,
-/// state `[slots,heads,D,W−1]` (oldest first), the lists `seq_len` and `slot`, the scalars `eps` and
-/// `normed_heads` and the options `activation`, `norm`, `live_state` and `snapshot`. Returns `out`
-/// `[rows,heads,D]` and, where they are written, `state` and `snap` `[rows,heads,D,W−1]`, which are bits.
+/// state `[slots,heads,D,kept]` (oldest first, `kept` W − 1 or W), the lists `seq_len` and `slot`, the
+/// scalars `eps` and `normed_heads` and the options `activation`, `norm`, `live_state` and `snapshot`.
+/// Returns `out` `[rows,heads,D]` and, where they are written, `state` and `snap` `[rows,heads,D,kept]`,
+/// which are bits.
 ///
 /// # Panics
 /// If a name is missing or the inputs contradict their contract.
@@ -22,8 +25,8 @@ pub fn causal_conv1d(inputs: &Inputs) -> Outputs {
     let conv = Convolution::read(inputs);
     let channels = conv.heads * conv.head_dim;
     let rows = conv.x.len() / channels;
-    let held = conv.width - 1;
     let state = inputs.tensor("state");
+    let held = state.shape[3] as usize;
     let mut live: Vec<u64> = (0..state.count()).map(|at| state.bits(at)).collect();
     let mut snap = vec![0; rows * channels * held];
     let mut out = Out::new(conv.x.len());
@@ -118,7 +121,8 @@ impl Convolution {
         let bias = self.bias.as_ref().map_or(0.0, |bias| bias[channel]);
         let (mut acc, mut magnitude) = (bias, bias.abs());
         let weights = &self.weight[channel * self.width..(channel + 1) * self.width];
-        let older = window.iter().map(|bits| f64::from(f32::from_bits(*bits as u32)));
+        let before = &window[window.len() + 1 - self.width..];
+        let older = before.iter().map(|bits| f64::from(f32::from_bits(*bits as u32)));
         for (weight, x) in weights.iter().zip(older.chain([self.x[at]])) {
             acc += weight * x;
             magnitude += (weight * x).abs();

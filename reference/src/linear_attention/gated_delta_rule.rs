@@ -126,10 +126,11 @@ pub fn gated_delta_rule(
     slots: usize,
     initial: Option<&[f64]>,
 ) -> Recurrence {
-    recurrence(heads, rows, sequences, slots, initial, 0)
+    recurrence(heads, rows, sequences, slots, initial, Kept { rows: 0, largest: f64::INFINITY })
 }
 
-/// As [`gated_delta_rule`], and the state after every row.
+/// As [`gated_delta_rule`], and the state after every row. What is finite of a state stops at ±`largest`
+/// after each row, and that is carried on and read: what a state of a type with that largest number does.
 ///
 /// # Panics
 /// Likewise.
@@ -139,9 +140,17 @@ pub fn gated_delta_rule_by_row(
     sequences: &[Sequence],
     slots: usize,
     initial: Option<&[f64]>,
+    largest: f64,
 ) -> Recurrence {
     let row_count = rows.beta.len() / heads.value_heads;
-    recurrence(heads, rows, sequences, slots, initial, row_count)
+    recurrence(heads, rows, sequences, slots, initial, Kept { rows: row_count, largest })
+}
+
+/// What is kept of a state: how many rows' one by one, and up to which number.
+#[derive(Clone, Copy)]
+struct Kept {
+    rows: usize,
+    largest: f64,
 }
 
 fn recurrence(
@@ -150,10 +159,10 @@ fn recurrence(
     sequences: &[Sequence],
     slots: usize,
     initial: Option<&[f64]>,
-    kept_rows: usize,
+    kept: Kept,
 ) -> Recurrence {
     let state_count = slots * heads.slot_count();
-    let kept_count = kept_rows * heads.slot_count();
+    let kept_count = kept.rows * heads.slot_count();
     let mut result = Recurrence {
         o: vec![0.0; rows.v.len()],
         o_paths: vec![0.0; rows.v.len()],
@@ -171,7 +180,8 @@ fn recurrence(
         let Some(slot) = sequence.slot else { continue };
         assert!(slot < slots, "slot {slot} is outside a pool of {slots}");
         for value_head in 0..heads.value_heads {
-            let head = Head { heads, rows, sequence: *sequence, value_head };
+            let largest = kept.largest;
+            let head = Head { heads, rows, sequence: *sequence, value_head, largest };
             head.advance(slot, initial, &mut result);
         }
     }
@@ -184,6 +194,8 @@ struct Head<'a> {
     rows: Rows<'a>,
     sequence: Sequence,
     value_head: usize,
+    /// Where what is finite of the state stops.
+    largest: f64,
 }
 
 impl Head<'_> {
@@ -197,7 +209,7 @@ impl Head<'_> {
         for first in (0..value_dim).step_by(LANES) {
             let lanes = LANES.min(value_dim - first);
             let state = (group * value_dim + first) * key_dim..;
-            let mut tile = Tile::new(key_dim);
+            let mut tile = Tile::new(key_dim, self.largest);
             if let Some(initial) = initial {
                 tile.load(&initial[state.clone()][..lanes * key_dim]);
             }
@@ -299,11 +311,13 @@ fn rounding_walk(gates: &[Gate], key_dim: usize) -> f64 {
 struct Tile {
     state: Vec<[f64; LANES]>,
     paths: Vec<[f64; LANES]>,
+    largest: f64,
 }
 
 impl Tile {
-    fn new(key_dim: usize) -> Tile {
-        Tile { state: vec![[0.0; LANES]; key_dim], paths: vec![[0.0; LANES]; key_dim] }
+    fn new(key_dim: usize, largest: f64) -> Tile {
+        let zero = vec![[0.0; LANES]; key_dim];
+        Tile { state: zero.clone(), paths: zero, largest }
     }
 
     /// Takes up to `LANES` value rows of the state, each of `key_dim` elements.
@@ -325,6 +339,18 @@ impl Tile {
                 paths[lane * key_dim + key] = self.paths[key][lane];
             }
         }
+    }
+
+    /// Stops every finite element at the largest number; whether one was past it.
+    fn saturate(&mut self) -> bool {
+        let mut any = false;
+        for element in self.state.iter_mut().flatten() {
+            if element.is_finite() && element.abs() > self.largest {
+                *element = element.clamp(-self.largest, self.largest);
+                any = true;
+            }
+        }
+        any
     }
 
     /// One row of the recurrence; returns S_t q and M_t |q|, not yet scaled.
@@ -349,9 +375,21 @@ impl Tile {
             std::array::from_fn(|lane| beta.abs() * (v[lane].abs() + recalled_paths[lane]));
         // M follows the same recurrence as S, with absolute terms.
         let read = write_and_read(&mut self.state, alpha, delta, k, q, |x| x);
+        let read = if self.saturate() { read_again(&self.state, q) } else { read };
         let read_paths = write_and_read(&mut self.paths, alpha.abs(), delta_paths, k, q, f64::abs);
         (read, read_paths)
     }
+}
+
+/// X·q.
+fn read_again(tile: &[[f64; LANES]], q: &[f64]) -> [f64; LANES] {
+    let mut read = [0.0; LANES];
+    for (elements, &q) in tile.iter().zip(q) {
+        for lane in 0..LANES {
+            read[lane] += elements[lane] * q;
+        }
+    }
+    read
 }
 
 /// X ← decay·X + written·kᵀ, then X·q, with `part` applied to k and q.

@@ -4,7 +4,7 @@
 use super::gated_delta_rule::gated_delta_rule_by_row;
 use super::gates::Gates;
 use super::gdn_chunk::end_to_end;
-use super::inputs::GatedDeltaInputs;
+use super::inputs::{GatedDeltaInputs, largest_state};
 use crate::{Expected, Inputs, Outputs};
 
 /// Reads q, k `[rows,Hk,Dk]`, v `[rows,Hv,Dv]`, g or alpha, beta `[rows,Hv]`, s `[slots,Hv,Dv,Dk]`, the
@@ -24,8 +24,15 @@ pub fn gdn_verify(inputs: &Inputs) -> Outputs {
     let read = GatedDeltaInputs::read(inputs, log_decay);
     let initial = inputs.tensor("s").to_f64();
     let sequences = end_to_end(inputs.list("seq_len"), inputs.list("slot"));
-    let rows =
-        gated_delta_rule_by_row(read.heads, read.rows(), &sequences, read.slots, Some(&initial));
+    let largest = largest_state(inputs.tensor("s").dtype);
+    let rows = gated_delta_rule_by_row(
+        read.heads,
+        read.rows(),
+        &sequences,
+        read.slots,
+        Some(&initial),
+        largest,
+    );
     let real = |value: Vec<f64>, paths: Vec<f64>| Expected::Real {
         value,
         magnitudes: vec![("paths", paths)],

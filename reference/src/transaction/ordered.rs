@@ -2,8 +2,8 @@
 //! judged bit for bit. Every operation is one IEEE rounding (products and sums, fused where declared, root
 //! and quotient), so the bits are the same on every machine; no exponential is among them.
 //!
-//! Declared order: taps oldest first, fused; a head's squares by a butterfly over 32 channels, then those
-//! sums in turn; a state row by eight lanes of consecutive vectors, fused, lanes by a butterfly; decay
+//! Declared order: taps oldest first, fused; a head's squares by a butterfly over 32 channels, neighbours
+//! first, then those sums in turn, and a product with the inverse length; a state row by eight lanes of consecutive vectors, fused, lanes by a butterfly; decay
 //! first, output from the updated state (linear_attention §0.2, `fma: on`, `form: decay_first`).
 
 use contracts::dtype::DType;
@@ -45,8 +45,8 @@ pub fn convolve(
         })
         .collect();
     for head in y.chunks_exact_mut(head_dim).take(normed_heads) {
-        let length = (square(head) + 1e-6).sqrt();
-        head.iter_mut().for_each(|y| *y /= length);
+        let inverse = 1.0 / (square(head) + 1e-6).sqrt();
+        head.iter_mut().for_each(|y| *y *= inverse);
     }
     y.iter().map(|y| stored(io, *y)).collect()
 }
@@ -54,8 +54,11 @@ pub fn convolve(
 /// The sum of squares of a head.
 fn square(head: &[f32]) -> f32 {
     let squares = head.chunks(32).map(|warp| {
-        let warp: Vec<f32> = warp.iter().map(|y| y * y).collect();
-        butterfly(&warp)
+        let mut sums: Vec<f32> = warp.iter().map(|y| y * y).collect();
+        while sums.len() > 1 {
+            sums = sums.chunks(2).map(|pair| pair.iter().sum()).collect();
+        }
+        sums[0]
     });
     squares.reduce(|sum, warp| sum + warp).unwrap_or(0.0)
 }

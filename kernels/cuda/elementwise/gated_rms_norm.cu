@@ -1,0 +1,174 @@
+// RMS norm of rows, a weight, then a gate:
+//
+//   n = x / sqrt(mean(x^2) + eps)    y = n * (w or 1 + w) * phi(z),   phi(z) = z sigmoid(z) or sigmoid(z)
+//
+// (specification: linear attention, section 7). All f32; y is rounded once, and out_f32, where it is
+// given, holds it unrounded. `rounds_norm`: n is rounded to the type of x before the weight.
+// Layouts, strides in elements of the tensor's own type:
+//   x, z, out  [rows, channels] io   channels contiguous; out_f32 likewise, f32, may be null
+//   w          [channels] io
+// `vectors`: every row begins on 16 bytes and has whole pieces (piece.cuh); the bits do not depend on it.
+//
+// A group of `lanes` threads, a power of two in a warp or the whole block, has a row: a thread takes
+// every lanes-th piece, keeps the first HELD of x, and asks for x, z and w of those before it sums.
+// The order of a row's sum follows from its channels and type alone.
+#include "gated_norm.cuh"
+#include "gates.cuh"
+#include "piece.cuh"
+
+constexpr int kBlockThreads = 256;
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+template <typename T>
+struct Arguments {
+  const T* x;
+  const T* z;
+  const T* w;
+  T* out;
+  float* out_f32;
+  i64 x_stride, z_stride, out_stride, out_f32_stride, rows;
+  int channels, lanes, vectors, gate_is_sigmoid, weight_is_offset, rounds_norm;
+  float eps;
+};
+
+// One row as a thread sees it.
+template <typename T>
+struct Row {
+  using P = Piece<T>;
+  const Arguments<T>& call;
+  i64 row;
+
+  __device__ __forceinline__ void load(P& piece, const T* first, int at) const {
+    if (call.vectors) {
+      piece.load(first + at);
+    } else {
+      piece.load_some(first + at, call.channels - at);
+    }
+  }
+  __device__ __forceinline__ void load_x(P& piece, int at) const {
+    load(piece, call.x + row * call.x_stride, at);
+  }
+  __device__ __forceinline__ void load_gate(P& z, P& w, int at) const {
+    load(z, call.z + row * call.z_stride, at);
+    load(w, call.w, at);
+  }
+
+  __device__ __forceinline__ void finish(const P& x, const P& z, const P& w, int at,
+                                         float inverse) const {
+    P y;
+#pragma unroll
+    for (int i = 0; i < P::kCount; ++i) {
+      float normed = x.x[i] * inverse;
+      if (call.rounds_norm) normed = widen(narrow<T>(normed));
+      const float weight = call.weight_is_offset ? 1.0f + w.x[i] : w.x[i];
+      const float gate = call.gate_is_sigmoid ? sigmoid(z.x[i]) : silu(z.x[i]);
+      y.x[i] = normed * weight * gate;
+    }
+    const int left = call.channels - at;
+    T* const out = call.out + row * call.out_stride + at;
+    if (call.vectors) {
+      y.store(out);
+    } else {
+      y.store_some(out, left);
+    }
+    if (call.out_f32 == nullptr) return;
+    float* const wide = call.out_f32 + row * call.out_f32_stride + at;
+#pragma unroll
+    for (int i = 0; i < P::kCount; i += 4) {
+      if (call.vectors) {
+        store4(wide + i, make_float4(y.x[i], y.x[i + 1], y.x[i + 2], y.x[i + 3]));
+      } else {
+#pragma unroll
+        for (int j = i; j < i + 4; ++j) {
+          if (j < left) wide[j] = y.x[j];
+        }
+      }
+    }
+  }
+};
+
+// The sum over a row's threads, to each of them.
+template <bool BLOCK>
+__device__ __forceinline__ float row_sum(float x, int lanes) {
+  for (int step = (BLOCK ? 32 : lanes) / 2; step > 0; step /= 2) {
+    x += __shfl_xor_sync(kAllLanes, x, step);
+  }
+  if constexpr (BLOCK) {
+    __shared__ float s_sum[kBlockThreads / 32];
+    if ((threadIdx.x & 31) == 0) s_sum[threadIdx.x >> 5] = x;
+    __syncthreads();  // every warp's sum is there
+    x = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < kBlockThreads / 32; ++warp) x += s_sum[warp];
+  }
+  return x;
+}
+
+template <typename T, bool BLOCK, int HELD>
+__device__ __forceinline__ void gated_rms_norm(const Arguments<T>& call) {
+  using P = Piece<T>;
+  const int lanes = BLOCK ? kBlockThreads : call.lanes;
+  const int lane = threadIdx.x & (lanes - 1);
+  const int step = lanes * P::kCount;
+  const Row<T> row{call, static_cast<i64>(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes};
+  const bool own = row.row < call.rows;
+  const int channels = own ? call.channels : 0;
+  const int first = lane * P::kCount;
+
+  P x[HELD], z[HELD], w[HELD];
+  float square = 0.0f;
+#pragma unroll
+  for (int held = 0; held < HELD; ++held) {
+    if (first + held * step < channels) {
+      row.load_x(x[held], first + held * step);
+      row.load_gate(z[held], w[held], first + held * step);
+    }
+  }
+#pragma unroll
+  for (int held = 0; held < HELD; ++held) {
+    if (first + held * step < channels) {
+#pragma unroll
+      for (int i = 0; i < P::kCount; ++i) square = fmaf(x[held].x[i], x[held].x[i], square);
+    }
+  }
+  for (int at = first + HELD * step; at < channels; at += step) {
+    P more;
+    row.load_x(more, at);
+#pragma unroll
+    for (int i = 0; i < P::kCount; ++i) square = fmaf(more.x[i], more.x[i], square);
+  }
+  square = row_sum<BLOCK>(square, lanes);
+  const float inverse = 1.0f / sqrtf(square / static_cast<float>(call.channels) + call.eps);
+#pragma unroll
+  for (int held = 0; held < HELD; ++held) {
+    const int at = first + held * step;
+    if (at < channels) row.finish(x[held], z[held], w[held], at, inverse);
+  }
+  for (int at = first + HELD * step; at < channels; at += step) {
+    P more, gate, weight;
+    row.load_x(more, at);
+    row.load_gate(gate, weight, at);
+    row.finish(more, gate, weight, at, inverse);
+  }
+}
+
+#define GATED_RMS_NORM(NAME, T, BLOCK, HELD)                                                     \
+  extern "C" __global__ void __launch_bounds__(kBlockThreads)                                   \
+      NAME(const T* __restrict__ x, const T* __restrict__ z, const T* __restrict__ w, T* out,   \
+           float* out_f32, i64 x_stride, i64 z_stride, i64 out_stride, i64 out_f32_stride,      \
+           i64 rows, int channels, int lanes, int vectors, int gate_is_sigmoid,                 \
+           int weight_is_offset, int rounds_norm, float eps) {                                  \
+    gated_rms_norm<T, BLOCK, HELD>({x, z, w, out, out_f32, x_stride, z_stride, out_stride,      \
+                                    out_f32_stride, rows, channels, lanes, vectors,             \
+                                    gate_is_sigmoid, weight_is_offset, rounds_norm, eps});      \
+  }
+
+// `_piece`: a thread has one piece of its row; `_pieces`: more; `_block`: a block has a row.
+#define GATED_RMS_NORM_IO(IO, T)                             \
+  GATED_RMS_NORM(gated_rms_norm_##IO##_piece, T, false, 1)   \
+  GATED_RMS_NORM(gated_rms_norm_##IO##_pieces, T, false, 2)  \
+  GATED_RMS_NORM(gated_rms_norm_##IO##_block, T, true, 2)
+
+GATED_RMS_NORM_IO(f32, float)
+GATED_RMS_NORM_IO(f16, __half)
+GATED_RMS_NORM_IO(bf16, __nv_bfloat16)

@@ -1,0 +1,206 @@
+//! A speculative round that stashes what its rows would do to the state, and the fold of the rows that
+//! were accepted.
+//!
+//! ```text
+//! verify:  δ_t = β_t(v_t − α_t S_{t−1} k_t), with α_t and k_t to the stash;  o_t as ever;  S not written
+//! fold:    S ← α_t S + δ_t k_tᵀ over the first rows;  without a stash, the state after them from `snap`
+//! ```
+//!
+//! Magnitudes: `paths` of δ is β(|v| + α M_{t−1}|k|), M as in `gated_delta_rule`; of a folded state it is
+//! the same sum with |δ||k|; `exponential` of α is α where it is computed.
+
+use super::gated_delta_rule::{HeadMap, Heads, Recurrence, Sequence, gated_delta_rule_by_row};
+use super::gates::Gates;
+use super::gdn_chunk::end_to_end;
+use super::inputs::{GatedDeltaInputs, largest_state};
+use crate::{Expected, Inputs, Outputs};
+
+/// By the option `phase`:
+///
+/// * `verify`: reads what `gdn_verify` reads; returns `o`, `stash_alpha` `[rows,Hv]`, `stash_delta`
+///   `[rows,Hv,Dv]`, `stash_key` `[rows,Hk,Dk]` and `engaged` `[N]`;
+/// * `fold`: reads the stash, s, snap and the lists `seq_len`, `slot`, `accepted` and `engaged`; returns `s`;
+/// * `round`: both, every sequence engaged;
+/// * `clear`: returns `engaged`.
+///
+/// # Panics
+/// If a name is missing or the inputs contradict their contract.
+pub fn gdn_write_on_accept(inputs: &Inputs) -> Outputs {
+    match inputs.word("phase") {
+        "verify" => Outputs { tensors: Verify::read(inputs).stash() },
+        "round" => {
+            let verify = Verify::read(inputs);
+            let mut tensors = verify.stash();
+            tensors.push(("s", verify.accepted_state(inputs.list("accepted"))));
+            Outputs { tensors }
+        }
+        "fold" => Outputs { tensors: vec![("s", fold(inputs))] },
+        "clear" => {
+            let cleared = vec![0; inputs.list("slot").len()];
+            Outputs { tensors: vec![("engaged", Expected::Bits(cleared))] }
+        }
+        other => {
+            panic!("option `phase` is `{other}`; the reference knows verify, fold, round, clear")
+        }
+    }
+}
+
+fn real(value: Vec<f64>, magnitude: &'static str, of: Vec<f64>) -> Expected {
+    Expected::Real { value, magnitudes: vec![(magnitude, of)], measures: Vec::new() }
+}
+
+/// Everything of a verify, and its recurrence row by row.
+struct Verify<'a> {
+    inputs: &'a Inputs,
+    read: GatedDeltaInputs,
+    initial: Vec<f64>,
+    alpha: Vec<f64>,
+    sequences: Vec<Sequence>,
+    rows: Recurrence,
+}
+
+impl<'a> Verify<'a> {
+    fn read(inputs: &'a Inputs) -> Verify<'a> {
+        let is_log = match inputs.word("gate_form") {
+            "log" => true,
+            "alpha" => false,
+            other => panic!("option `gate_form` is `{other}`; the reference knows log and alpha"),
+        };
+        let decay = inputs.tensor(if is_log { "g" } else { "alpha" }).to_f64();
+        let alpha =
+            if is_log { decay.iter().map(|g| libm::exp(*g)).collect() } else { decay.clone() };
+        let log_decay = if is_log { decay } else { Gates::alpha(&decay, Vec::new()).log_decay };
+        let read = GatedDeltaInputs::read(inputs, log_decay);
+        let initial = inputs.tensor("s").to_f64();
+        let sequences = end_to_end(inputs.list("seq_len"), inputs.list("slot"));
+        let rows = gated_delta_rule_by_row(
+            read.heads,
+            read.rows(),
+            &sequences,
+            read.slots,
+            Some(&initial),
+            largest_state(inputs.tensor("s").dtype),
+        );
+        Verify { inputs, read, initial, alpha, sequences, rows }
+    }
+
+    fn stash(&self) -> Vec<(&'static str, Expected)> {
+        let (delta, paths) = self.deltas();
+        let key = self.inputs.tensor("k");
+        let keys = (0..key.count()).map(|at| {
+            u64::from((key.dtype.to_f64(key.bits(at)) as f32).to_bits()) // exact: a wider type
+        });
+        let computed = self.inputs.word("gate_form") == "log";
+        let exponential = self.alpha.iter().map(|a| if computed { *a } else { 0.0 }).collect();
+        let engaged = self.sequences.iter().map(|s| u64::from(s.slot.is_some())).collect();
+        vec![
+            ("o", real(self.rows.o.clone(), "paths", self.rows.o_paths.clone())),
+            ("stash_alpha", real(self.alpha.clone(), "exponential", exponential)),
+            ("stash_delta", real(delta, "paths", paths)),
+            ("stash_key", Expected::Bits(keys.collect())),
+            ("engaged", Expected::Bits(engaged)),
+        ]
+    }
+
+    /// δ and its magnitude, `[rows,Hv,Dv]`.
+    fn deltas(&self) -> (Vec<f64>, Vec<f64>) {
+        let Heads { key_heads, value_heads, key_dim, value_dim, .. } = self.read.heads;
+        let rows = self.read.rows();
+        let slot_count = self.read.heads.slot_count();
+        let mut delta = vec![0.0; rows.v.len()];
+        let mut magnitude = delta.clone();
+        for sequence in &self.sequences {
+            let Some(slot) = sequence.slot else { continue };
+            for row in sequence.first_row..sequence.first_row + sequence.row_count {
+                let (before, paths) = if row == sequence.first_row {
+                    let own = &self.initial[slot * slot_count..(slot + 1) * slot_count];
+                    (own, own)
+                } else {
+                    let own = (row - 1) * slot_count..row * slot_count;
+                    (&self.rows.s_by_row[own.clone()], &self.rows.s_by_row_paths[own])
+                };
+                for head in 0..value_heads {
+                    let keys = (row * key_heads + self.read.heads.key_head(head)) * key_dim;
+                    let k = &rows.k[keys..keys + key_dim];
+                    let gate = row * value_heads + head;
+                    for value in 0..value_dim {
+                        let at = (head * value_dim + value) * key_dim;
+                        let dot = |of: &[f64], part: fn(f64) -> f64| -> f64 {
+                            of[at..at + key_dim].iter().zip(k).map(|(s, k)| part(s * k)).sum()
+                        };
+                        let (alpha, beta) = (self.alpha[gate], rows.beta[gate]);
+                        let out = gate * value_dim + value;
+                        delta[out] = beta * (rows.v[out] - alpha * dot(before, |x| x));
+                        magnitude[out] = beta * (rows.v[out].abs() + alpha * dot(paths, f64::abs));
+                    }
+                }
+            }
+        }
+        (delta, magnitude)
+    }
+
+    /// The state after the first rows of each sequence, as many as `accepted` says and there are.
+    fn accepted_state(&self, accepted: &[i64]) -> Expected {
+        let slot_count = self.read.heads.slot_count();
+        let mut state = self.initial.clone();
+        let mut paths: Vec<f64> = state.iter().map(|s| s.abs()).collect();
+        for (sequence, accepted) in self.sequences.iter().zip(accepted) {
+            let rows = sequence.row_count.min(usize::try_from(*accepted).unwrap_or(0));
+            let (Some(slot), true) = (sequence.slot, rows > 0) else { continue };
+            let own = slot * slot_count..(slot + 1) * slot_count;
+            let row = sequence.first_row + rows - 1;
+            let after = row * slot_count..(row + 1) * slot_count;
+            state[own.clone()].copy_from_slice(&self.rows.s_by_row[after.clone()]);
+            paths[own].copy_from_slice(&self.rows.s_by_row_paths[after]);
+        }
+        real(state, "paths", paths)
+    }
+}
+
+/// The state after a fold of what the inputs stash.
+fn fold(inputs: &Inputs) -> Expected {
+    let extent = |tensor: &str, axis: usize| inputs.tensor(tensor).shape[axis] as usize;
+    let heads = Heads {
+        key_heads: extent("stash_key", 1),
+        value_heads: extent("stash_delta", 1),
+        key_dim: extent("stash_key", 2),
+        value_dim: extent("stash_delta", 2),
+        map: if inputs.word("head_map") == "cyclic" { HeadMap::Cyclic } else { HeadMap::Block },
+    };
+    let [alpha, delta, key, snap] = ["stash_alpha", "stash_delta", "stash_key", "snap"]
+        .map(|tensor| inputs.tensor(tensor).to_f64());
+    let mut state = inputs.tensor("s").to_f64();
+    let mut paths: Vec<f64> = state.iter().map(|s| s.abs()).collect();
+    let slot_count = heads.slot_count();
+    let largest = largest_state(inputs.tensor("s").dtype);
+    let sequences = end_to_end(inputs.list("seq_len"), inputs.list("slot"));
+    for (n, sequence) in sequences.iter().enumerate() {
+        let accepted = usize::try_from(inputs.list("accepted")[n]).unwrap_or(0);
+        let kept = sequence.row_count.min(accepted);
+        let (Some(slot), true) = (sequence.slot, kept > 0) else { continue };
+        let own = slot * slot_count..(slot + 1) * slot_count;
+        if inputs.list("engaged")[n] == 0 {
+            if kept < sequence.row_count {
+                let row = sequence.first_row + kept - 1;
+                state[own.clone()].copy_from_slice(&snap[row * slot_count..(row + 1) * slot_count]);
+            }
+            paths[own].fill(0.0); // a copy
+            continue;
+        }
+        for row in sequence.first_row..sequence.first_row + kept {
+            for at in 0..slot_count {
+                let (channel, of_key) = (at / heads.key_dim, at % heads.key_dim);
+                let head = channel / heads.value_dim;
+                let a = alpha[row * heads.value_heads + head];
+                let written = delta[row * heads.value_heads * heads.value_dim + channel]
+                    * key[(row * heads.key_heads + heads.key_head(head)) * heads.key_dim + of_key];
+                let (s, m) = (&mut state[own.start + at], &mut paths[own.start + at]);
+                (*s, *m) = (a * *s + written, a * *m + written.abs());
+                if s.is_finite() {
+                    *s = s.clamp(-largest, largest);
+                }
+            }
+        }
+    }
+    real(state, "paths", paths)
+}
