@@ -20,6 +20,20 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'%' | b'.')
 }
 
+fn is_number(token: &Token<'_>) -> bool {
+    token.kind == Kind::Word && token.text.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Whether the sign of an exponent stands there, as in `1.5e-3`.
+fn is_exponent_sign(word: &[u8], at: usize) -> bool {
+    let fraction = |b: &u8| b.is_ascii_digit() || *b == b'.';
+    matches!(word[at], b'+' | b'-')
+        && at > 1
+        && matches!(word[at - 1], b'e' | b'E')
+        && word[..at - 1].iter().all(fraction)
+        && word.get(at + 1).is_some_and(u8::is_ascii_digit)
+}
+
 /// All tokens, closed by one of kind [`Kind::End`].
 pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     let bytes = text.as_bytes();
@@ -59,9 +73,17 @@ pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
                 });
                 at = (at + 1).min(bytes.len());
             }
+            // After a number it is the operator, not the start of a name.
+            b'%' if out.last().is_some_and(|last: &Token<'_>| is_number(last)) => {
+                out.push(Token { kind: Kind::Punct(byte), text: &text[at..=at], line });
+                at += 1;
+            }
             _ if is_word(byte) => {
                 let start = at;
-                while at < bytes.len() && is_word(bytes[at]) {
+                while at < bytes.len()
+                    && (is_word(bytes[at]) || is_exponent_sign(&bytes[start..], at - start))
+                    && !(bytes[at] == b'%' && bytes[start].is_ascii_digit())
+                {
                     at += 1;
                 }
                 // `::` belongs to modifiers such as `.shared::cta`.

@@ -1,5 +1,6 @@
 //! PTX text → syntax tree. Errors carry the line; an unknown instruction is no error here.
 
+mod constant;
 mod operand;
 
 use crate::lexer::{Kind, Token, tokens};
@@ -8,7 +9,7 @@ use crate::source::Sites;
 use crate::syntax::{
     Function, Initial, Instruction, Operand, Space, Statement, Tree, Variable, type_bytes,
 };
-use operand::number;
+use operand::{number, starts_number};
 use std::sync::Arc;
 
 pub(crate) struct Parser<'a> {
@@ -19,6 +20,8 @@ pub(crate) struct Parser<'a> {
     source: Option<u32>,
     /// Lists that are open.
     depth: u32,
+    /// The operands are a call's.
+    calls: bool,
 }
 
 type Parsed<T> = Result<T, ParseError>;
@@ -26,7 +29,8 @@ type Parsed<T> = Result<T, ParseError>;
 /// Parses a whole module.
 pub(crate) fn parse(text: &str) -> Parsed<Tree<'_>> {
     let sites = Sites::default();
-    let mut parser = Parser { tokens: tokens(text), at: 0, sites, source: None, depth: 0 };
+    let mut parser =
+        Parser { tokens: tokens(text), at: 0, sites, source: None, depth: 0, calls: false };
     let mut tree = parser.module()?;
     parser.sites.finish();
     tree.sites = parser.sites;
@@ -100,21 +104,13 @@ impl<'a> Parser<'a> {
     }
 
     fn integer(&mut self) -> Parsed<u64> {
-        let negative = self.eat(b'-');
-        let token = self.peek();
-        let word = self.word("an integer")?;
-        match number(word) {
-            Some(Operand::Int(value)) => Ok(if negative { value.wrapping_neg() } else { value }),
-            _ => Err(ParseError {
-                line: token.line,
-                what: ParseErrorKind::BadNumber(word.to_owned()),
-            }),
-        }
+        Ok(self.constant()?.value)
     }
 
+    /// A number alone: `>` may follow it.
     fn integer32(&mut self) -> Parsed<u32> {
         let line = self.peek().line;
-        let value = self.integer()?;
+        let value = self.unary()?.value;
         u32::try_from(value)
             .map_err(|_| ParseError { line, what: ParseErrorKind::BadNumber(value.to_string()) })
     }
@@ -306,7 +302,9 @@ impl<'a> Parser<'a> {
                 self.at -= 1;
                 return self.expected(".param");
             }
-            list.push(self.variable_head(Space::Param)?.0);
+            // A register lies in no space.
+            let space = if word == ".reg" { Space::Generic } else { Space::Param };
+            list.push(self.variable_head(space)?.0);
             if !self.eat(b',') {
                 self.need(b')', ") after parameters")?;
                 break;
@@ -369,7 +367,8 @@ impl<'a> Parser<'a> {
         let mut list = Vec::new();
         loop {
             if self.eat(b'=') {
-                self.initial(&mut variable.initial)?;
+                let element = variable.element;
+                self.initial(element, &mut variable.initial)?;
             }
             let (element, element_bytes, align_bytes) =
                 (variable.element, variable.element_bytes, variable.align_bytes);
@@ -398,43 +397,59 @@ impl<'a> Parser<'a> {
         Ok(list)
     }
 
-    fn initial(&mut self, out: &mut Vec<Initial<'a>>) -> Parsed<()> {
+    fn initial(&mut self, element: &str, out: &mut Vec<Initial<'a>>) -> Parsed<()> {
         if self.eat(b'{') {
             return self.within(|parser| {
                 while !parser.eat(b'}') {
-                    parser.initial(out)?;
+                    parser.initial(element, out)?;
                     parser.eat(b',');
                 }
                 Ok(())
             });
         }
-        let negative = self.eat(b'-');
-        let token = self.peek();
-        let word = self.word("an initial value")?;
-        match number(word) {
-            Some(Operand::Int(value)) => {
-                out.push(Initial::Bits(if negative { value.wrapping_neg() } else { value }));
-            }
-            Some(Operand::F32(bits)) => out.push(Initial::Bits(u64::from(bits))),
-            Some(Operand::F64(bits)) => out.push(Initial::Bits(bits)),
-            _ if word == "generic" && self.eat(b'(') => {
-                let name = self.word("a variable name")?;
-                self.need(b')', ")")?;
-                let offset = if self.eat(b'+') { self.integer()? as i64 } else { 0 };
-                out.push(Initial::Address(name, offset));
-            }
-            None if !word.starts_with(|c: char| c.is_ascii_digit()) => {
-                let offset = if self.eat(b'+') { self.integer()? as i64 } else { 0 };
-                out.push(Initial::Address(word, offset));
-            }
-            _ => {
-                return Err(ParseError {
-                    line: token.line,
-                    what: ParseErrorKind::BadNumber(word.to_owned()),
-                });
-            }
+        if let Some(bits) = self.fraction(element) {
+            out.push(Initial::Bits(bits));
+            return Ok(());
         }
+        let token = self.peek();
+        if token.kind != Kind::Word || starts_number(token.text) {
+            let value = self.constant()?.value;
+            out.push(Initial::Bits(value));
+            return Ok(());
+        }
+        let mut name = self.next().text;
+        if name == "generic" && self.eat(b'(') {
+            name = self.word("a variable name")?;
+            self.need(b')', ")")?;
+        }
+        let minus = self.peek().kind == Kind::Punct(b'-');
+        let offset = if minus || self.eat(b'+') { self.integer()? as i64 } else { 0 };
+        out.push(Initial::Address(name, offset));
         Ok(())
+    }
+
+    /// The bits that a floating-point literal gives an element, if one stands here.
+    fn fraction(&mut self, element: &str) -> Option<u64> {
+        let sign = self.peek().kind == Kind::Punct(b'-');
+        let word = self.tokens.get(self.at + usize::from(sign))?;
+        let literal = (word.kind == Kind::Word && starts_number(word.text))
+            .then(|| number(word.text))
+            .flatten()?;
+        let bits = match (literal, element) {
+            (Operand::F32(bits), "f64") => {
+                let wide = f64::from(f32::from_bits(bits)).to_bits();
+                wide ^ u64::from(sign) << 63
+            }
+            (Operand::F64(bits), "f32") => {
+                let narrow = (f64::from_bits(bits) as f32).to_bits();
+                u64::from(narrow ^ u32::from(sign) << 31)
+            }
+            (Operand::F32(bits), _) => u64::from(bits ^ u32::from(sign) << 31),
+            (Operand::F64(bits), _) => bits ^ u64::from(sign) << 63,
+            _ => return None,
+        };
+        self.at += 1 + usize::from(sign);
+        Some(bits)
     }
 
     fn body(&mut self) -> Parsed<Vec<Statement<'a>>> {
@@ -499,6 +514,7 @@ impl<'a> Parser<'a> {
         }
         let line = self.peek().line;
         let opcode = self.word("an instruction")?;
+        self.calls = opcode == "call" || opcode.starts_with("call.");
         let mut operands = Vec::new();
         while !self.eat(b';') {
             operands.push(self.operand()?);

@@ -15,6 +15,8 @@ pub(crate) enum Rare {
     WarpgroupWait {
         pending: u32,
     },
+    /// A fence that orders the threads of the block alone.
+    BlockFence,
     /// `fence.proxy.async`, in a module where the asynchronous proxy reads shared memory.
     ProxyFence,
     /// Stands before an instruction of a kernel with `wgmma`.

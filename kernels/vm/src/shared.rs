@@ -1,10 +1,11 @@
 //! Shared memory of one block: bytes, who may read them, and who touched them last.
 //! A race is two accesses of one byte in one epoch, one of them a store, by threads that no
-//! `bar.warp.sync` orders. Atomic and volatile accesses do not race among themselves. A store
+//! `bar.warp.sync` and no fence with a flag orders. Atomic and volatile accesses do not race among themselves. A store
 //! of the value already there does not race with the store that put it there. Barriers of a part
 //! of the block order the whole block here: such races can be missed, none is invented.
 
 mod distant;
+mod flags;
 mod generic;
 mod many;
 mod record;
@@ -13,6 +14,7 @@ use crate::fault::RaceKind;
 use crate::program::SharedArray;
 pub(crate) use distant::Distant;
 use distant::Past;
+use flags::Flags;
 use generic::Generic;
 pub(crate) use record::LAST_CLOCK;
 use record::{
@@ -86,6 +88,7 @@ pub(crate) struct Shared {
     meetings: u64,
     /// Stores that the asynchronous proxy cannot see.
     pub generic: Generic,
+    flags: Flags,
 }
 
 /// Whether all bytes are initialised; a comparison each for the sizes of single accesses.
@@ -148,6 +151,7 @@ impl Shared {
         self.distant.clear();
         self.bulk_groups.clear();
         self.generic.clear();
+        self.flags.clear();
         self.order();
     }
 
@@ -158,6 +162,7 @@ impl Shared {
         }
         self.epoch += 1;
         self.meetings += 1;
+        self.flags.clear();
         if !self.distant.is_empty() {
             self.stamp_all();
         }

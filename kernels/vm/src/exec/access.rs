@@ -259,8 +259,24 @@ fn gather<const CHECKS: bool, const BYTES: usize>(
     Ok(())
 }
 
+/// Where a flag for threads of the block may stand: an offset in shared memory, or an address, which
+/// is larger than any.
+pub(super) fn flag_place(target: Target) -> Option<u64> {
+    match target {
+        Target::Global(address) => Some(address),
+        Target::Data(offset) => Some(DATA_BASE + offset),
+        Target::Shared(offset) => Some(offset),
+        _ => None,
+    }
+}
+
 /// A strong load learns what was released there.
 pub(crate) fn acquire(machine: &mut Machine<'_>, target: Target, me: Toucher) {
+    if let Some(place) = flag_place(target)
+        && machine.shared.flagged(me.thread / 32)
+    {
+        machine.shared.look(place, me);
+    }
     if machine.races.on {
         match target {
             Target::Global(address) => machine.races.acquire(me.thread / 32, address),

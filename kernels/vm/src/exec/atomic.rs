@@ -56,6 +56,8 @@ fn each<const CHECKS: bool, const BYTES: usize>(
         && CHECKS
         && BYTES == 4
         && !machine.cluster.is_several()
+        && !what.release
+        && !machine.shared.flagged(warp.index)
     {
         left = words(warp, machine, what, mask, pc, base, &mut before, &f);
         if left == 0 {

@@ -308,6 +308,7 @@ impl Machine<'_> {
     /// A fence wider than the block.
     pub fn fence(&mut self, warp: u32) {
         self.races.fence(warp);
+        self.shared.fence_block(warp);
         self.order_cluster();
     }
 

@@ -46,6 +46,10 @@ pub(crate) fn execute(
             Ok(Turn::Next)
         }
         Rare::WarpgroupWait { pending } => flight::wait(warp, machine, *pending, pc),
+        Rare::BlockFence => {
+            machine.shared.fence_block(warp.index);
+            Ok(Turn::Next)
+        }
         Rare::ProxyFence => {
             machine.shared.fence_proxy(warp.index);
             Ok(Turn::Next)

@@ -1,6 +1,8 @@
 //! Stores of a warp: consecutive addresses at once, everything else lane by lane.
 
-use super::access::{block_race, by_size, local_at, shared_trouble, touch_data, toucher};
+use super::access::{
+    block_race, by_size, flag_place, local_at, shared_trouble, touch_data, toucher,
+};
 use super::address::{GLOBAL_START, Shape, Target, addresses, offset, place, resolve, space_of};
 use super::cluster;
 use super::lane::lanes_where;
@@ -195,6 +197,11 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
 pub(crate) fn release(machine: &mut Machine<'_>, target: Target, me: Toucher, fenced: bool) {
     if fenced {
         machine.order_cluster();
+    }
+    if let Some(place) = flag_place(target)
+        && (fenced || machine.shared.flagged(me.thread / 32))
+    {
+        machine.shared.raise(place, me, fenced);
     }
     if machine.races.on {
         match target {

@@ -2,11 +2,12 @@
 //! functions of the runtime are operations of the machine. Recursion is followed as deep as its
 //! copies stay small, and faults beyond.
 
+use super::operand::Ty;
 use super::{Binding, Lower, Lowering, Refusal, bad};
 use crate::program::{Access, Class, Compare, Op, Reg, Slot};
 use crate::rare::{Assert, Print, Rare};
 use crate::space::CODE_BASE;
-use crate::syntax::{Function, Instruction, Operand, Space, Statement, Tree};
+use crate::syntax::{Function, Instruction, Operand, Space, Statement, Tree, Variable};
 
 /// Bytes from one function pointer to the next.
 const POINTER_STEP: u64 = 16;
@@ -23,6 +24,20 @@ const MOST_FOLLOWED: usize = 30_000;
 pub(super) fn function_address(tree: &Tree<'_>, name: &str) -> Option<u64> {
     let number = tree.functions.iter().position(|f| f.name == name && !f.is_entry)?;
     Some(CODE_BASE + POINTER_STEP * (number as u64 + 1))
+}
+
+/// Whether formal parameters take such bindings: registers take registers alone.
+fn take(formals: &[Variable<'_>], bindings: &[Binding]) -> bool {
+    let fits = |(formal, binding): (&Variable<'_>, &Binding)| {
+        let class = Ty::parse(formal.element).map(Ty::class);
+        match binding {
+            Binding::Register { reg, .. } => {
+                formal.space == Space::Param || class == Some(reg.class)
+            }
+            _ => formal.space == Space::Param,
+        }
+    };
+    formals.len() == bindings.len() && formals.iter().zip(bindings).all(fits)
 }
 
 /// How often a function may stand within itself.
@@ -62,10 +77,14 @@ impl<'a> Lowering<'a, '_> {
             [Operand::Name(name)] => (&[], name, &[]),
             _ => return Err(Refusal::Unsupported),
         };
-        let bindings = |all: &[Operand<'a>], lowering: &mut Self| -> Lower<Vec<Binding>> {
-            all.iter().map(|operand| lowering.argument(operand)).collect()
-        };
-        let (returns, arguments) = (bindings(returns, self)?, bindings(arguments, self)?);
+        let callee = self.tree.functions.iter().find(|f| f.name == name);
+        let formals = callee.map_or(&[][..], |callee| callee.parameters.as_slice());
+        let returns: Vec<_> =
+            returns.iter().map(|operand| self.argument(operand, None)).collect::<Lower<_>>()?;
+        let arguments: Vec<_> = (0..)
+            .zip(arguments)
+            .map(|(i, operand)| self.argument(operand, formals.get(i)))
+            .collect::<Lower<_>>()?;
         // A guarded call is jumped over.
         let (guard, flip) = self.guard;
         let skip = (guard != 0).then(|| {
@@ -84,10 +103,13 @@ impl<'a> Lowering<'a, '_> {
         result
     }
 
-    /// An argument or result: a variable of the caller.
-    fn argument(&mut self, operand: &Operand<'a>) -> Lower<Binding> {
+    /// An argument or result: a variable of the caller, or a literal.
+    fn argument(&mut self, operand: &Operand<'a>, formal: Option<&Variable<'a>>) -> Lower<Binding> {
         let Operand::Name(name) = operand else {
-            return Err(Refusal::Unsupported);
+            let formal = formal.filter(|formal| formal.count.is_none());
+            let ty = formal.and_then(|formal| Ty::parse(formal.element));
+            let ty = ty.ok_or(Refusal::Unsupported)?;
+            return Ok(Binding::Register { reg: self.source(operand, ty)?, bits: ty.bits });
         };
         match self.lookup(name) {
             Some(binding @ (Binding::Local(_) | Binding::Register { .. })) => Ok(binding),
@@ -112,7 +134,7 @@ impl<'a> Lowering<'a, '_> {
         let tree = self.tree;
         let callee = tree.functions.iter().find(|f| f.name == name && f.body.is_some());
         if let Some(callee) = callee {
-            if callee.returns.len() != returns.len() || callee.parameters.len() != arguments.len() {
+            if !take(&callee.returns, returns) || !take(&callee.parameters, arguments) {
                 return bad();
             }
             return self.inline(callee, returns, arguments, false);
@@ -177,8 +199,8 @@ impl<'a> Lowering<'a, '_> {
         let tree = self.tree;
         let mut ends = Vec::new();
         for callee in &tree.functions {
-            let fits = callee.returns.len() == returns.len()
-                && callee.parameters.len() == arguments.len()
+            let fits = take(&callee.returns, returns)
+                && take(&callee.parameters, arguments)
                 && callee.body.is_some();
             let (true, Some(address)) = (fits, function_address(tree, callee.name)) else {
                 continue;
@@ -202,6 +224,16 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
+    /// What a callee takes in a register is its own: it may change it.
+    fn by_value(&mut self, binding: Binding) -> Binding {
+        let Binding::Register { reg, bits } = binding else {
+            return binding;
+        };
+        let own = self.fresh(reg.class);
+        self.copy(own, reg);
+        Binding::Register { reg: own, bits }
+    }
+
     /// The callee's statements; its formal parameters are the caller's variables.
     fn inline(
         &mut self,
@@ -219,9 +251,10 @@ impl<'a> Lowering<'a, '_> {
             self.push_rare(Rare::TooDeep);
             return Ok(());
         }
+        let arguments: Vec<_> = arguments.iter().map(|binding| self.by_value(*binding)).collect();
         let formals = callee.returns.iter().chain(&callee.parameters);
         let bound: Vec<_> =
-            formals.map(|formal| formal.name).zip(returns.iter().chain(arguments)).collect();
+            formals.map(|formal| formal.name).zip(returns.iter().chain(&arguments)).collect();
         let outer = std::mem::take(&mut self.scopes);
         let outer_return = self.return_to;
         let label = self.returns;

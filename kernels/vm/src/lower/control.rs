@@ -60,6 +60,8 @@ impl<'a> Lowering<'a, '_> {
                 let narrow = |part: &&str| matches!(*part, "proxy" | "mbarrier_init");
                 if parts.iter().any(wide) && !parts.iter().any(narrow) {
                     self.emit(Op::Fence);
+                } else if parts.contains(&"cta") && !parts.iter().any(narrow) {
+                    self.push_rare(Rare::BlockFence);
                 }
                 let proxy = ["proxy", "async"].iter().all(|part| parts.contains(part));
                 if self.watched && proxy && !parts.contains(&"global") {

@@ -297,7 +297,7 @@ impl<'a> Lowering<'a, '_> {
             .iter()
             .any(|known| name.starts_with(known)) =>
             {
-                Err(Refusal::Unsupported)
+                Err(Refusal::Missing(format!("special register {name}")))
             }
             None if class == Class::Long
                 && let Some(address) = super::calls::function_address(self.tree, name) =>

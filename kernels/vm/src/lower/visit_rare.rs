@@ -68,6 +68,7 @@ pub(super) fn visit(rare: &mut Rare, f: Visitor<'_>) {
         | Rare::WarpgroupFence
         | Rare::WarpgroupCommit
         | Rare::WarpgroupWait { .. }
+        | Rare::BlockFence
         | Rare::ProxyFence => {}
         // What is written counts as read, so that its slot holds nothing else until then.
         Rare::Touches(what) => {

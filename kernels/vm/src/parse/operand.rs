@@ -11,6 +11,9 @@ impl<'a> Parser<'a> {
     }
 
     fn operand_within(&mut self) -> Parsed<Operand<'a>> {
+        if self.starts_constant() {
+            return Ok(Operand::Int(self.constant()?.value));
+        }
         let first = self.simple_operand()?;
         if self.eat(b'|') {
             let second = self.simple_operand()?;
@@ -19,7 +22,7 @@ impl<'a> Parser<'a> {
         if let Operand::Name(name) = first {
             let minus = self.peek().kind == Kind::Punct(b'-');
             if minus || self.eat(b'+') {
-                return Ok(Operand::Sum(name, self.integer()? as i64));
+                return Ok(Operand::Sum(name, self.constant()?.value as i64));
             }
         }
         Ok(first)
@@ -69,7 +72,7 @@ impl<'a> Parser<'a> {
             }
             Kind::Word => {
                 self.at += 1;
-                if token.text.starts_with(|c: char| c.is_ascii_digit()) {
+                if starts_number(token.text) {
                     return number(token.text).ok_or_else(|| ParseError {
                         line: token.line,
                         what: ParseErrorKind::BadNumber(token.text.to_owned()),
@@ -81,6 +84,28 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Whether a constant of integers begins here. Only a call's operands are lists.
+    fn starts_constant(&self) -> bool {
+        let integer = |text| matches!(number(text), Some(Operand::Int(_)));
+        let token = self.peek();
+        match token.kind {
+            Kind::Punct(b'(') => !self.calls,
+            Kind::Punct(b'~') => true,
+            Kind::Punct(b'!' | b'-') => {
+                let next = self.tokens[(self.at + 1).min(self.tokens.len() - 1)];
+                match next.kind {
+                    Kind::Punct(punct) => matches!(punct, b'(' | b'-' | b'~' | b'!'),
+                    Kind::Word => integer(next.text),
+                    _ => false,
+                }
+            }
+            Kind::Word => {
+                token.text.starts_with(|c: char| c.is_ascii_digit()) && integer(token.text)
+            }
+            _ => false,
+        }
+    }
+
     fn address(&mut self) -> Parsed<Operand<'a>> {
         let mut base = None;
         let mut offset = 0i64;
@@ -89,7 +114,7 @@ impl<'a> Parser<'a> {
             self.at += 1;
             base = Some(token.text);
         } else {
-            offset = self.integer()? as i64;
+            offset = self.product()?.value as i64;
         }
         while !self.eat(b']') {
             if self.eat(b',') {
@@ -101,17 +126,24 @@ impl<'a> Parser<'a> {
                 let map = Operand::Address(base, offset);
                 return Ok(Operand::Coordinates(Box::new(map), coordinates));
             }
-            let minus = self.peek().kind == Kind::Punct(b'-');
+            let minus = self.eat(b'-');
             if !minus && !self.eat(b'+') {
                 return self.expected("] after an address");
             }
-            offset = offset.wrapping_add(self.integer()? as i64);
+            let term = self.product()?.value as i64;
+            offset = if minus { offset.wrapping_sub(term) } else { offset.wrapping_add(term) };
         }
         Ok(Operand::Address(base, offset))
     }
 }
 
-/// Reads a PTX literal: `12`, `0x1F`, `017`, `0b1`, `12U`, `0f3F800000`, `0d…`, `1.5`.
+/// Whether a word is a number, right or wrong.
+pub(super) fn starts_number(word: &str) -> bool {
+    let word = word.strip_prefix('.').unwrap_or(word);
+    word.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Reads a PTX literal: `12`, `0x1F`, `017`, `0b1`, `12U`, `0f3F800000`, `0d…`, `1.5`, `1e-3`.
 pub(super) fn number(word: &str) -> Option<Operand<'static>> {
     let lower = word.as_bytes();
     if lower.len() == 10 && lower[0] == b'0' && matches!(lower[1], b'f' | b'F') {
@@ -120,7 +152,9 @@ pub(super) fn number(word: &str) -> Option<Operand<'static>> {
     if lower.len() == 18 && lower[0] == b'0' && matches!(lower[1], b'd' | b'D') {
         return u64::from_str_radix(&word[2..], 16).ok().map(Operand::F64);
     }
-    if word.contains('.') {
+    let prefixed = lower.len() > 1 && lower[0] == b'0' && lower[1].is_ascii_alphabetic();
+    let exponent = !prefixed && starts_number(word) && word.contains(['e', 'E']);
+    if word.contains('.') || exponent {
         return word.parse::<f64>().ok().map(|x| Operand::F64(x.to_bits()));
     }
     let word = word.trim_end_matches(['U', 'u']);
