@@ -242,7 +242,7 @@ fn a_protocol_hides_in_no_registry_and_behind_no_other_file() {
     for other in [weak.as_str(), kernel] {
         let more = Some(("contracts/another/speculative_round.yaml", other));
         let twice = tree("head", "transaction { speculative_round }", more);
-        let error = review(&base, &twice).err().expect("an error").to_string();
+        let error = review(&base, &twice).expect_err("an error").to_string();
         assert!(error.contains("a contract has one file"), "{error}");
     }
 }
@@ -250,7 +250,7 @@ fn a_protocol_hides_in_no_registry_and_behind_no_other_file() {
 #[test]
 fn a_protocol_that_does_not_load_names_its_file() {
     let head = tree("head", Some(&edited("events: 40", "events: forty")), &[]);
-    let error = review(&tree("base", Some(shipped()), &[]), &head).err().expect("an error");
+    let error = review(&tree("base", Some(shipped()), &[]), &head).expect_err("an error");
     let error = error.to_string();
     assert!(error.contains(PATH), "{error}");
 }

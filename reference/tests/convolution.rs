@@ -134,7 +134,7 @@ impl Conv {
             acc += product;
             absolute += product.abs();
         }
-        (if self.silu { acc / (1.0 + (-acc).exp()) } else { acc }, absolute, acc)
+        (if self.silu { acc / (1.0 + libm::exp(-acc)) } else { acc }, absolute, acc)
     }
 }
 
@@ -327,7 +327,7 @@ impl Draft {
             ((base + coef) * x, (base.abs() + coef.abs()) * x.abs())
         };
         let (mut y, mut taps) = of(0);
-        if row % BLOCK_ROWS > 0 {
+        if !row.is_multiple_of(BLOCK_ROWS) {
             let second = of(1);
             (y, taps) = (y + second.0, taps + second.1);
         }
@@ -384,7 +384,7 @@ fn projected_coefficients_are_products_rounded_before_they_are_used() {
             let at = row * WIDTH + c;
             assert!(near(y[at], draft.element(&rounded, 0, row, c).0), "row {row} channel {c}");
             let sum = |of: &dyn Fn(usize) -> f64| -> f64 {
-                let taps = if row % BLOCK_ROWS > 0 { 2 } else { 1 };
+                let taps = if !row.is_multiple_of(BLOCK_ROWS) { 2 } else { 1 };
                 (0..taps)
                     .map(|tap| {
                         let place = (row * 4 + tap) * GROUPS + c / GROUP;

@@ -186,7 +186,7 @@ fn the_forget_gate_and_the_unit_norm_agree_with_public_model_code() {
     let bytes = golden("peers.safetensors");
     let file = SafeTensors::deserialize(&bytes).expect("peers.safetensors is intact");
     let run = |kernel: &str, inputs: &Inputs| -> Outputs {
-        reference::reference(kernel).expect("registered")(inputs)
+        reference(kernel).expect("registered")(inputs)
     };
     let word = |name: &str, word: &str| vec![(name.to_owned(), word.to_owned())];
     for (case, law) in [("softplus", "softplus"), ("safe_lower_bound_-5", "lb_sigmoid")] {
