@@ -611,3 +611,42 @@ fn results_that_depend_on_the_order_differ_with_it() {
     assert_eq!(first, again, "a seed is an order");
     assert!(first.iter().any(|value| *value != first[0]), "{first:?}");
 }
+
+/// `printf("%d\\n", tid)` of every thread, and then what is asked for.
+fn printing(folder: &Path, then: &str) -> PathBuf {
+    let path = folder.join("printing.ptx");
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n\
+         .global .align 1 .b8 text[4] = {{37, 100, 10, 0}};\n\
+         .visible .entry tell()\n{{.reg .b32 %r<3>;.reg .b64 %rd<5>;.local .align 8 .b8 list[8];\n\
+         {{.param .b64 n;.param .b64 m;.param .b32 c;\n\
+         mov.u32 %r1, %tid.x;st.local.u32 [list], %r1;\n\
+         mov.u64 %rd1, text;cvta.global.u64 %rd1, %rd1;st.param.b64 [n], %rd1;\n\
+         mov.u64 %rd3, list;cvta.local.u64 %rd3, %rd3;st.param.b64 [m], %rd3;\n\
+         call.uni (c), vprintf, (n, m);\n}}\n{then}\nret;\n}}\n"
+    );
+    std::fs::write(&path, text).expect("written");
+    path
+}
+
+#[test]
+fn what_a_kernel_prints_is_shown_before_a_fault_too() {
+    let folder = folder();
+    let run = |then: &str, block: &str, rest: &[&str]| {
+        let path = printing(folder.path(), then);
+        let path = path.to_str().expect("a path");
+        let all =
+            [&["run", path, "--entry", "tell", "--grid", "1", "--block", block], rest].concat();
+        assay(folder.path(), &all)
+    };
+    let said = run("", "3", &[]);
+    shows(&said, 0, &["clean", "printed    0\n             1\n             2\n"]);
+    shows(&run("trap;", "1", &[]), 1, &["fault", "printed    0"]);
+    let many = run("", "64", &[]);
+    shows(&many, 0, &["             39\n", "… and 24 more lines"]);
+    assert!(!many.out.contains("             40\n"), "{}", many.out);
+    let json: serde_json::Value =
+        serde_json::from_str(&run("", "2", &["--format", "json"]).out).expect("JSON");
+    assert_eq!(json["printed"], "0\n1\n");
+}

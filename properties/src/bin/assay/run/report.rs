@@ -73,6 +73,9 @@ pub fn text(run: &Run<'_>) -> String {
             }
         }
     }
+    if let Some(printed) = printed(run) {
+        row("printed", &shortened(printed));
+    }
     for watched in &run.watched {
         row("watch", &watch(run, watched));
     }
@@ -81,6 +84,25 @@ pub fn text(run: &Run<'_>) -> String {
         row("note", "the launch did not finish: no file was written");
     }
     out
+}
+
+/// What the kernel printed, where it printed anything.
+fn printed<'a>(run: &'a Run<'_>) -> Option<&'a str> {
+    let printed = match &run.result {
+        Ok(stats) => &stats.printed,
+        Err(fault) => &fault.printed,
+    };
+    (!printed.is_empty()).then_some(printed)
+}
+
+/// The first lines of a text, and how many more there are.
+fn shortened(text: &str) -> String {
+    const LINES: usize = 40;
+    let mut lines: Vec<String> = text.lines().take(LINES).map(str::to_owned).collect();
+    if let Some(more) = text.lines().count().checked_sub(LINES + 1) {
+        lines.push(format!("… and {} more lines", more + 1));
+    }
+    lines.join("\n")
 }
 
 fn geometry(run: &Run<'_>) -> String {
@@ -279,6 +301,7 @@ pub fn json(run: &Run<'_>) -> Value {
         "checks": !run.arguments.no_checks,
         "elapsed_s": run.elapsed.as_secs_f64(),
         "watch": run.watched.iter().map(|watched| watch(run, watched)).collect::<Vec<_>>(),
+        "printed": printed(run),
     });
     let detail = match &run.result {
         Ok(stats) => {
