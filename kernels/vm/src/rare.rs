@@ -188,6 +188,11 @@ pub(crate) enum Act {
 }
 
 impl Act {
+    /// What the thread, or its copies, did before goes with the phase.
+    pub fn arrives(self) -> bool {
+        matches!(self, Act::Arrive { .. } | Act::Copies { .. } | Act::Complete)
+    }
+
     /// It may be done to an mbarrier of another block of the cluster.
     pub fn reaches(self) -> bool {
         matches!(self, Act::Arrive { .. } | Act::Expect | Act::Complete)

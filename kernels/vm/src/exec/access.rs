@@ -18,7 +18,8 @@ use std::ops::Range;
 
 #[inline(always)]
 pub(crate) fn toucher(warp: &Warp, lane: usize, pc: u32) -> Toucher {
-    Toucher { thread: warp.index * 32 + lane as u32, clock: warp.clock, pc }
+    let Warp { clock, synced, .. } = *warp;
+    Toucher { thread: warp.index * 32 + lane as u32, clock, synced, pc }
 }
 
 pub(crate) fn shared_trouble(

@@ -344,8 +344,9 @@ impl<'a> Floor<'a> {
     /// Whether the block stands exactly as it stood before, and memory too.
     fn is_idle(&self, machine: &Machine<'_>, current: &mut Box<Resident>) -> bool {
         let calm = &mut current.calm;
-        if calm.changes != machine.changes {
-            *calm = Calm { changes: machine.changes, ..Calm::default() };
+        if (calm.changes, calm.ticks) != (machine.changes, machine.ticks) {
+            let Machine { changes, ticks, .. } = *machine;
+            *calm = Calm { changes, ticks, ..Calm::default() };
             return false;
         }
         calm.times = calm.times.saturating_add(1);

@@ -42,6 +42,7 @@ pub(crate) fn execute<const CHECKS: bool>(
         Matrix::Copy(what) => copy::copy::<CHECKS>(warp, machine, what, mask, pc),
         Matrix::Clock { d, step } => {
             machine.ticks += 1;
+            machine.mbarriers.look_at_clock(warp.index, mask);
             let now = machine.ticks * u64::from(*step);
             lanes(mask).for_each(|l| warp.set(*d, l, now));
             Ok(())
