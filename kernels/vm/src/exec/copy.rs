@@ -9,7 +9,7 @@ use super::step::Laned;
 use super::warp::{FULL, Warp, lanes};
 use crate::fault::MemorySpace;
 use crate::program::Copying;
-use crate::shared::{Released, Touch, Toucher};
+use crate::shared::{Other, Released, Touch, Toucher};
 use crate::syntax::Space;
 
 /// Copies of a warp under way; of more, the oldest arrives: it may at any time.
@@ -288,6 +288,26 @@ fn arrive<const CHECKS: bool, const LEN: usize>(
         machine.shared.data[at..at + LEN].copy_from_slice(&pieces[l]);
     }
     Ok(())
+}
+
+/// The copy under way that will bring a byte of the shared memory at hand.
+pub(super) fn on_the_way(machine: &Machine<'_>, offset: u64) -> Option<Other> {
+    if let Some(other) = machine.mbarriers.on_the_way(offset) {
+        return Some(other);
+    }
+    if machine.cluster.visitor().is_some() {
+        return None;
+    }
+    let mut all = machine.copies.iter().flat_map(|copies| copies.iter().rev());
+    all.find_map(|copy| {
+        let holds = |l: &usize| {
+            let at = offset.checked_sub(copy.offsets[*l].into());
+            at.is_some_and(|at| at < copy.bytes_per_lane.into())
+        };
+        let lane = lanes(copy.mask).find(holds)?;
+        let Toucher { thread, pc, .. } = copy.first;
+        Some(Other { thread: Some(thread + lane as u32), pc: Some(pc), block: None })
+    })
 }
 
 /// From now on a thread's copies under way come with the current phase of an mbarrier.

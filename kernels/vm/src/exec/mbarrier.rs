@@ -15,8 +15,9 @@ use super::step::{Laned, Raise, Raised};
 use super::warp::{Warp, lanes};
 use super::{collective, copy};
 use crate::fault::{ClusterFault, FaultKind, MbarrierFault, MemorySpace};
-use crate::rare::{Act, At, Mbarrier};
-use crate::shared::{Released, Shared, Touch, Toucher};
+use crate::program::Action;
+use crate::rare::{Act, At, Mbarrier, Rare};
+use crate::shared::{Other, Released, Shared, SharedFault, Touch, Toucher};
 
 const BYTES: usize = 8;
 const LARGEST: u32 = (1 << 20) - 1;
@@ -36,8 +37,8 @@ struct Arrival {
     by: Toucher,
     /// The epoch of its clocks.
     age: u64,
-    /// Sent by another block.
-    distant: bool,
+    /// The block that sent it, where that is another one.
+    from: Option<u32>,
     /// They are combined with what stands there.
     combines: Option<Combine>,
 }
@@ -53,6 +54,8 @@ struct Object {
     /// Those of complete phases that nobody has tested yet.
     landed: Vec<Arrival>,
     released: Released,
+    /// Who initialised it, and the epoch.
+    initialised: (Toucher, u64),
     /// Who last spoke of bytes.
     counted_by: Toucher,
 }
@@ -106,6 +109,17 @@ impl Mbarriers {
         for object in &self.objects {
             shared.forget_bytes(object.offset as usize, BYTES);
         }
+    }
+
+    /// Who sent bytes for a place that nobody has waited for.
+    pub fn on_the_way(&self, offset: u64) -> Option<Other> {
+        let all =
+            self.objects.iter().flat_map(|object| object.arrivals.iter().chain(&object.landed));
+        let mut all = all.filter(|arrival| {
+            offset.checked_sub(arrival.offset).is_some_and(|at| at < arrival.bytes.len() as u64)
+        });
+        let Arrival { by, from, .. } = all.next_back()?;
+        Some(Other { thread: Some(by.thread), pc: Some(by.pc), block: *from })
     }
 
     fn find(&mut self, offset: u64) -> Result<&mut Object, Box<Trouble>> {
@@ -272,6 +286,7 @@ fn one(
                 arrivals: Vec::new(),
                 landed: Vec::new(),
                 released: Released::default(),
+                initialised: (me, machine.shared.age()),
                 counted_by: me,
             });
             Ok(None)
@@ -338,8 +353,8 @@ fn touch(
     if !machine.shared.in_bounds(offset, BYTES) {
         return Err(machine.out_of_bounds(MemorySpace::Shared, offset, len, true));
     }
-    if act != Act::Init {
-        machine.mbarriers.find(offset)?;
+    if act != Act::Init && machine.mbarriers.find(offset).is_err() {
+        return Err(uninitialised(machine, offset));
     }
     if !machine.checks {
         return Ok(());
@@ -357,7 +372,40 @@ fn touch(
         Touch::StrongRead => machine.shared.load(offset, BYTES, me, touch),
         _ => machine.shared.store(offset, &bytes, me, touch),
     };
-    touched.map_err(|fault| shared_trouble(machine, fault, offset, len, touch != Touch::StrongRead))
+    touched.map_err(|fault| {
+        unordered(machine, offset, &fault).unwrap_or_else(|| {
+            shared_trouble(machine, fault, offset, len, touch != Touch::StrongRead)
+        })
+    })
+}
+
+/// Nobody has initialised it. The kernel's `mbarrier.init` is named where it has only one.
+fn uninitialised(machine: &Machine<'_>, offset: u64) -> Box<Trouble> {
+    let is_init = |action: &Action| match action {
+        Action::Rare(i) => match &machine.entry.rares[usize::from(*i)] {
+            Rare::Mbarrier(what) => what.act == Act::Init,
+            _ => false,
+        },
+        _ => false,
+    };
+    let mut all = (0..).zip(&machine.entry.code).filter(|(_, step)| is_init(&step.action));
+    let first = all.next().filter(|_| all.next().is_none());
+    let other = first.map(|(pc, _)| Other { thread: None, pc: Some(pc), block: None });
+    let kind = FaultKind::Mbarrier { offset, wrong: MbarrierFault::Uninitialised };
+    Box::new(Trouble { kind, other })
+}
+
+/// A race with who initialised it.
+fn unordered(machine: &mut Machine<'_>, offset: u64, fault: &SharedFault) -> Option<Box<Trouble>> {
+    let SharedFault::Race { other, .. } = fault else { return None };
+    let (by, age) = machine.mbarriers.find(offset).ok()?.initialised;
+    let theirs = other.block.is_none() && other.thread.is_none_or(|thread| thread == by.thread);
+    if machine.cluster.visitor().is_some() || age != machine.shared.age() || !theirs {
+        return None;
+    }
+    let other = Other { thread: Some(by.thread), pc: Some(by.pc), block: None };
+    let kind = FaultKind::Mbarrier { offset, wrong: MbarrierFault::UnorderedInit };
+    Some(Box::new(Trouble { kind, other: Some(other) }))
 }
 
 fn expect(
@@ -415,7 +463,7 @@ pub(super) fn bring(
     by: Toucher,
 ) -> Result<(), Box<Trouble>> {
     touch(machine, Act::Complete, offset, by)?;
-    let distant = machine.cluster.visitor().is_some();
+    let from = machine.cluster.visitor().map(|who| who.block);
     for (to, bytes) in pieces {
         expect(machine, offset, -(bytes.len() as i64), by)?;
         if machine.mbarriers.find(offset)?.landed.len() > MOST_LANDED {
@@ -425,7 +473,7 @@ pub(super) fn bring(
             continue;
         }
         let age = machine.shared.age();
-        let arrival = Arrival { offset: to, bytes, by, age, distant, combines };
+        let arrival = Arrival { offset: to, bytes, by, age, from, combines };
         machine.mbarriers.find(offset)?.arrivals.push(arrival);
     }
     release(machine, offset, by)?;
@@ -446,7 +494,7 @@ fn land(
     arrival: Arrival,
     released: &mut Released,
 ) -> Result<(), Box<Trouble>> {
-    let Arrival { offset, mut bytes, by, age, distant, combines } = arrival;
+    let Arrival { offset, mut bytes, by, age, from, combines } = arrival;
     let by = machine.shared.landing(by, age, released);
     let (at, len) = (offset as usize, bytes.len());
     if let Some(combines) = combines {
@@ -454,7 +502,7 @@ fn land(
     }
     if !machine.checks {
         machine.shared.data[at..at + len].copy_from_slice(&bytes);
-    } else if distant || combines.is_some() {
+    } else if from.is_some() || combines.is_some() {
         machine.shared.settle(at, &bytes);
     } else {
         let stored = machine.shared.store(offset, &bytes, by, Touch::Write);

@@ -50,6 +50,14 @@ pub(crate) fn execute(
             machine.shared.fence_block(warp.index);
             Ok(Turn::Next)
         }
+        Rare::ClusterFence if machine.cluster.is_several() => {
+            machine.fence(warp.index);
+            Ok(Turn::Next)
+        }
+        Rare::ClusterFence => {
+            machine.shared.fence_block(warp.index);
+            Ok(Turn::Next)
+        }
         Rare::ProxyFence => {
             machine.shared.fence_proxy(warp.index);
             Ok(Turn::Next)

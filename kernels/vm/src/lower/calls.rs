@@ -4,7 +4,7 @@
 
 use super::operand::Ty;
 use super::{Binding, Lower, Lowering, Refusal, bad};
-use crate::program::{Access, Class, Compare, Op, Reg, Slot};
+use crate::program::{Access, Class, Compare, Op, Reg, Scope, Slot};
 use crate::rare::{Assert, Print, Rare};
 use crate::space::CODE_BASE;
 use crate::syntax::{Function, Instruction, Operand, Space, Statement, Tree, Variable};
@@ -297,5 +297,6 @@ fn variable(reg: Reg, at: u32) -> Access {
         plus: None,
         strong: false,
         release: false,
+        scope: Scope::Wide,
     }
 }

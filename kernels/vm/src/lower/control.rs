@@ -56,10 +56,12 @@ impl<'a> Lowering<'a, '_> {
             "bar" | "barrier" => self.barrier(ins, parts),
             // One warp at a time runs and every store is visible at once: a fence only orders.
             "membar" | "fence" if parts[1..].iter().all(|part| FENCES.contains(part)) => {
-                let wide = |part: &&str| matches!(*part, "gl" | "gpu" | "sys" | "cluster");
+                let wide = |part: &&str| matches!(*part, "gl" | "gpu" | "sys");
                 let narrow = |part: &&str| matches!(*part, "proxy" | "mbarrier_init");
                 if parts.iter().any(wide) && !parts.iter().any(narrow) {
                     self.emit(Op::Fence);
+                } else if parts.contains(&"cluster") && !parts.iter().any(narrow) {
+                    self.push_rare(Rare::ClusterFence);
                 } else if parts.contains(&"cta") && !parts.iter().any(narrow) {
                     self.push_rare(Rare::BlockFence);
                 }

@@ -2,7 +2,7 @@
 
 use super::operand::{Ty, TyKind};
 use super::{Binding, Lower, Lowering, Refusal, bad};
-use crate::program::{Access, Atomic, AtomicOp, Binary, Class, Long2, Op, Reg, Slot, Unary};
+use crate::program::{Access, Atomic, AtomicOp, Binary, Class, Long2, Op, Reg, Scope, Slot, Unary};
 use crate::space::{DATA_BASE, LOCAL_BASE, OWN_BYTES, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
 use crate::syntax::{Instruction, Operand, Space};
 
@@ -27,6 +27,15 @@ pub(super) fn is_strong(parts: &[&str]) -> bool {
     let strong =
         |p: &&str| matches!(*p, "volatile" | "relaxed" | "acquire" | "release" | "cv" | "wt");
     parts.iter().any(strong)
+}
+
+/// Among whom a strong access is one.
+pub(super) fn scope(parts: &[&str]) -> Scope {
+    match parts.iter().find(|part| matches!(**part, "cta" | "cluster" | "gpu" | "sys")) {
+        Some(&"cta") => Scope::Block,
+        Some(&"cluster") => Scope::Cluster,
+        _ => Scope::Wide,
+    }
 }
 
 /// Whether a fence comes before an atomic.
@@ -118,6 +127,7 @@ impl<'a> Lowering<'a, '_> {
             plus: None,
             strong: is_strong(parts),
             release: parts.contains(&"release"),
+            scope: scope(parts),
         };
         for (i, value) in list.iter().enumerate() {
             access.regs[i] = if load {
@@ -277,6 +287,7 @@ impl<'a> Lowering<'a, '_> {
             a,
             b,
             release: releases(parts),
+            scope: scope(parts),
         });
         self.emit(Op::Atomic(self.atomics.len() as u16 - 1));
         Ok(())

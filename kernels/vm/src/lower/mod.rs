@@ -28,7 +28,7 @@ mod visit_rare;
 mod warp;
 mod warpgroup;
 
-use crate::module::{Entry, Parameter, ParameterType};
+use crate::module::{Entry, Parameter, ParameterType, Placed};
 use crate::parse_error::{ParseError, ParseErrorKind};
 use crate::program::{
     Access, Atomic, Barrier, Class, Instr, Matrix, Op, Place, Pure, Reg, SharedArray, Shuffle,
@@ -42,6 +42,7 @@ pub(crate) struct Lowered {
     pub entries: Vec<Entry>,
     pub data: Vec<u8>,
     pub writable: Vec<bool>,
+    pub variables: Vec<Placed>,
 }
 
 /// Why an instruction could not be lowered.
@@ -175,6 +176,7 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
     let mut writable = Vec::new();
     let mut addresses = HashMap::new();
     let mut pointers = Vec::new();
+    let mut variables = Vec::new();
     for variable in &tree.variables {
         if !matches!(variable.space, Space::Global | Space::Const) {
             if variable.size_bytes() > LARGEST_VARIABLE_BYTES {
@@ -190,6 +192,12 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
         }
         let size = variable.size_bytes() as usize;
         addresses.insert(variable.name, start as u64);
+        variables.push(Placed {
+            name: variable.name.to_owned(),
+            is_const: variable.space == Space::Const,
+            start: start as u64,
+            len_bytes: size as u64,
+        });
         data.resize(start + size, 0);
         writable.resize(start, false);
         writable.resize(start + size, variable.space == Space::Global);
@@ -233,7 +241,7 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
         entries.push(entry);
         statements = lowered;
     }
-    Ok(Lowered { entries, data, writable })
+    Ok(Lowered { entries, data, writable, variables })
 }
 
 pub(crate) fn too_large(what: &'static str, line: u32) -> ParseError {

@@ -69,6 +69,7 @@ pub(super) fn visit(rare: &mut Rare, f: Visitor<'_>) {
         | Rare::WarpgroupCommit
         | Rare::WarpgroupWait { .. }
         | Rare::BlockFence
+        | Rare::ClusterFence
         | Rare::ProxyFence => {}
         // What is written counts as read, so that its slot holds nothing else until then.
         Rare::Touches(what) => {
