@@ -39,6 +39,8 @@ pub(crate) enum Rare {
         at: At,
         bytes: u32,
     },
+    /// `discard`: the 128 bytes from there hold nothing any more.
+    Discard(At),
     /// A call deeper than calls are inlined.
     TooDeep,
     /// A call through a pointer to no function that fits.

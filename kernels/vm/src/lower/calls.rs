@@ -94,7 +94,15 @@ impl<'a> Lowering<'a, '_> {
             self.guard = (0, false);
             at
         });
+        let kept = self.allocates.then(|| {
+            let (held, kept) = (Self::as_long(self.stack().pointer), self.fresh(Class::Long));
+            self.copy(kept, held);
+            (held, kept)
+        });
         let result = self.called(name, &returns, &arguments);
+        if let Some((held, kept)) = kept {
+            self.copy(held, kept);
+        }
         // What is refused stands under the guard.
         self.guard = if result.is_ok() { (0, false) } else { (guard, flip) };
         if let (Ok(()), Some(at)) = (&result, skip) {

@@ -1,5 +1,6 @@
 //! Branches, calls, barriers and fences.
 
+use super::memory::space_of;
 use super::{Fixup, FixupAt, Lower, Lowering, Refusal, bad};
 use crate::parse_error::ParseErrorKind;
 use crate::program::{Barrier, BarrierKind, Class, Op, Table};
@@ -71,6 +72,14 @@ impl<'a> Lowering<'a, '_> {
                 }
                 Ok(())
             }
+            "discard" => match (parts, ins.operands.as_slice()) {
+                (["discard", "L2"] | ["discard", "global", "L2"], [at, Operand::Int(128)]) => {
+                    let at = self.at(at, space_of(parts))?;
+                    self.push_rare(Rare::Discard(at));
+                    Ok(())
+                }
+                _ => bad(),
+            },
             "nanosleep" | "pmevent" | "prefetch" | "prefetchu" | "griddepcontrol"
             | "setmaxnreg" | "applypriority" => Ok(()),
             _ => Err(Refusal::Unsupported),
