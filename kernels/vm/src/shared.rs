@@ -252,7 +252,7 @@ impl Shared {
     /// Whether an earlier access is not ordered before me.
     #[inline(always)]
     fn against(&self, old: u64, me: Toucher) -> bool {
-        conflicts(old, judged(self.epoch, me, false)) && !self.phases.order(old, me)
+        conflicts(old, judged(record(self.epoch, me, false), me)) && !self.phases.order(old, me)
     }
 
     /// The record after I join it.
@@ -447,8 +447,9 @@ impl Shared {
         cells: Range<usize>,
         first: Toucher,
     ) -> bool {
-        let judged = judged(self.epoch, first, false);
-        let first = record(self.epoch, first, false);
+        let me = first;
+        let first = record(self.epoch, me, false);
+        let judged = judged(first, me);
         let lane = |i: usize| ((i / CELLS) as u64) << THREAD_SHIFT;
         let mine = |i: usize| first + lane(i);
         let fours = &mut self.fours[cells.start / 4..cells.end.div_ceil(4)];

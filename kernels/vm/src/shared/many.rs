@@ -84,8 +84,9 @@ impl Shared {
         if !BYTES.is_multiple_of(4) || BYTES > 16 {
             return false;
         }
-        let judged = judged(self.epoch, first, false);
-        let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
+        let (me, epoch) = (first, self.epoch as u32);
+        let first = record(self.epoch, me, false);
+        let judged = judged(first, me);
         let phased = self.phases.on;
         // One length for all, so that one comparison a lane is enough.
         let (state, data) = (self.state.as_chunks::<BYTES>().0, self.data.as_chunks::<BYTES>().0);
@@ -149,8 +150,9 @@ impl Shared {
         if !BYTES.is_multiple_of(4) || BYTES > 16 {
             return mask;
         }
-        let judged = judged(self.epoch, first, false);
-        let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
+        let (me, epoch) = (first, self.epoch as u32);
+        let first = record(self.epoch, me, false);
+        let judged = judged(first, me);
         // One length for all, so that one comparison a lane is enough.
         let state = self.state.as_chunks_mut::<BYTES>().0;
         let data = self.data.as_chunks_mut::<BYTES>().0;
@@ -225,8 +227,9 @@ impl Shared {
             return false;
         };
         let alone = b.is_none();
-        let [ja, jb] = [a, b.unwrap_or(a)].map(|me| judged(self.epoch, me, false));
+        let me = a;
         let [a, b] = [a, b.unwrap_or(a)].map(|me| record(self.epoch, me, false));
+        let [ja, jb] = [judged(a, me), judged(b, me)];
         let stored = four.stored == epoch && (against(writers, ja) || against(writers, jb));
         if *state != [INIT; BYTES] || stored {
             return false;

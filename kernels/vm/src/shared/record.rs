@@ -46,24 +46,20 @@ pub(super) fn recent(fours: &[Four], epoch: u64) -> (bool, bool) {
 /// The record of one thread that touches a cell alone.
 #[inline(always)]
 pub(super) fn record(epoch: u64, me: Toucher, strong: bool) -> u64 {
-    at_clock(epoch, me, strong, me.clock)
-}
-
-/// The same as earlier records are compared with: what its own warp did before the clock that it
-/// bears is ordered before it. An arrival at an mbarrier alone orders nothing within the warp.
-#[inline(always)]
-pub(super) fn judged(epoch: u64, me: Toucher, strong: bool) -> u64 {
-    at_clock(epoch, me, strong, me.synced)
-}
-
-#[inline(always)]
-fn at_clock(epoch: u64, me: Toucher, strong: bool, clock: u32) -> u64 {
     epoch << EPOCH_SHIFT
         | if strong { ATOMIC } else { 0 }
         | THREAD
         | u64::from(me.thread) << THREAD_SHIFT
-        | u64::from(clock) << CLOCK_SHIFT
+        | u64::from(me.clock) << CLOCK_SHIFT
         | u64::from(me.pc.min(0xffff))
+}
+
+/// My record as earlier ones are compared with it: what its own warp did before the clock that it
+/// bears is ordered before it. An arrival at an mbarrier alone orders nothing within the warp.
+#[inline(always)]
+pub(super) fn judged(mine: u64, me: Toucher) -> u64 {
+    let ahead = i64::from(me.clock) - i64::from(me.synced);
+    mine.wrapping_sub((ahead << CLOCK_SHIFT) as u64)
 }
 
 /// The record of threads that cannot be told apart.
