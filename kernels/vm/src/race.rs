@@ -1,8 +1,8 @@
 //! Races on global memory: two accesses of one byte by threads of different blocks, or of different
 //! warps of one block, one of them a store, one of them weak (neither atomic nor `.volatile`,
-//! `.relaxed`, `.acquire`, `.release`), and nothing that orders the two. Blocks are ordered by a
-//! release and an acquire ([`order`] has the rules); weak stores of one value by two blocks are a
-//! race too, unless the bytes bear [`crate::marks::SAME_VALUE`]. Warps of a block are ordered by
+//! `.relaxed`, `.acquire`, `.release`; of the scope of a block, to other blocks), and nothing that
+//! orders the two. Blocks are ordered by a release and an acquire ([`order`] has the rules); weak
+//! stores of one value by two blocks are a race too, unless the bytes bear [`crate::marks::SAME_VALUE`]. Warps of a block are ordered by
 //! whatever may let one learn of the other: any barrier, of a part of the block too, any strong
 //! access of shared memory, any strong load of global memory or atomic there, any successful test of
 //! an mbarrier. A store of the value already there is no race among them, as in shared memory.
