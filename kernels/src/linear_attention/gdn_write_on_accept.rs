@@ -14,7 +14,9 @@ use contracts::format::ErrorKind;
 const MODULE: &str = "gdn_write_on_accept";
 /// Storage types of the state.
 const STATES: [DType; 2] = [DType::F32, DType::F16];
-const THREADS: u32 = 128;
+const THREADS: u32 = 64;
+/// Of `clear`, a sequence each.
+const CLEAR_THREADS: u32 = 128;
 /// Limit of the grid's second and third axis.
 const GRID_LIMIT: u32 = 65_535;
 
@@ -56,8 +58,8 @@ fn clear(call: &Call) -> Result<Launch, Rejection> {
     Ok(Launch {
         module: MODULE,
         entry: "gdn_write_on_accept_clear".into(),
-        grid: [sequences.unsigned_abs().div_ceil(THREADS), 1, 1],
-        block: [THREADS, 1, 1],
+        grid: [sequences.unsigned_abs().div_ceil(CLEAR_THREADS), 1, 1],
+        block: [CLEAR_THREADS, 1, 1],
         dynamic_shared_bytes: 0,
         arguments: vec![Argument::Tensor("engaged"), Argument::I32(sequences)],
     })
