@@ -61,17 +61,17 @@ struct StateVector {
     }
   }
 
-  // The same of what the state's type holds without saturating. Where something is beyond it, or is
-  // infinite or no number already, the halves of `watch` are no numbers from then on, and narrow_from
-  // has the last word.
-  __device__ __forceinline__ void narrow_within(const float* x, __half2& watch) {
+  // The same of what the state's type holds without saturating. `watch`, at first zero, is not when
+  // something is beyond that, or infinite or no number already: then narrow_from has the last word.
+  __device__ __forceinline__ void narrow_within(const float* x, unsigned& watch) {
     if constexpr (sizeof(S) == 4) {
       narrow_from(x);
     } else {
 #pragma unroll
       for (int i = 0; i < kWords; ++i) {
         word[i] = pack2(x[2 * i], x[2 * i + 1], static_cast<const S*>(nullptr));
-        watch = __hfma2(reinterpret_cast<const __half2&>(word[i]), __float2half2_rn(0.0f), watch);
+        // Zero times what is finite is zero, and no number otherwise.
+        asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(watch) : "r"(word[i]), "r"(0u));
       }
     }
   }

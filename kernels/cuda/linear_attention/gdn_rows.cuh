@@ -123,7 +123,7 @@ struct Rows {
   // Rounds to the state's type: what is stored is what is read and carried.
   __device__ __forceinline__ static void round(Held& held,
                                                float (&state)[kPasses][kShare]) {
-    __half2 watch = __float2half2_rn(0.0f);
+    unsigned watch = 0;
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {
 #pragma unroll
@@ -131,7 +131,7 @@ struct Rows {
         held[pass][piece].narrow_within(state[pass] + piece * kVector, watch);
       }
     }
-    if (sizeof(S) == 2 && !__hbeq2(watch, watch)) {
+    if (watch != 0) {
 #pragma unroll
       for (int pass = 0; pass < kPasses; ++pass) {
 #pragma unroll
