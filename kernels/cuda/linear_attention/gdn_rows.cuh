@@ -12,17 +12,13 @@
 constexpr int kLanesPerRow = 8;
 constexpr int kRowsPerPass = 32 / kLanesPerRow;
 constexpr int kTileValues = 32;
-constexpr int kPasses = 4;  // rows of the state a lane holds a share of
-constexpr int kLanesPerPass = kLanesPerRow / kPasses;
-constexpr int kThreads = 32 * kTileValues / (kRowsPerPass * kPasses);
-template <typename S>
-constexpr int kBlocks = sizeof(S) == 4 ? 8 : 6;  // of a multiprocessor, which registers and shared memory allow
 constexpr int kStagedRows = 16;
 
 // Sums of every pass over the eight lanes of a row, each lane left with its own pass's: halves are
 // exchanged while more than one is held. The order is that of a butterfly, farthest lanes first.
-__device__ __forceinline__ float sum_over_row_lanes(float (&x)[kPasses]) {
-  int held = kPasses;
+template <int PASSES>
+__device__ __forceinline__ float sum_over_row_lanes(float (&x)[PASSES]) {
+  int held = PASSES;
 #pragma unroll
   for (int step = kLanesPerRow / 2; step > 0; step /= 2) {
     const bool upper = (threadIdx.x & step) != 0;
@@ -32,7 +28,7 @@ __device__ __forceinline__ float sum_over_row_lanes(float (&x)[kPasses]) {
     }
     held /= 2;
 #pragma unroll
-    for (int i = 0; i < kPasses / 2; ++i) {
+    for (int i = 0; i < PASSES / 2; ++i) {
       if (i >= held) break;
       const float given = upper ? x[i] : x[i + held], kept = upper ? x[i + held] : x[i];
       x[i] = kept + __shfl_xor_sync(kFullWarp, given, step);
@@ -41,27 +37,32 @@ __device__ __forceinline__ float sum_over_row_lanes(float (&x)[kPasses]) {
   return x[0];
 }
 
-// Which row of a state's tile this lane speaks for, and who speaks for the row of another pass.
-struct RowLane {
-  int first, own;  // of the tile: the first pass's row, and that of this lane's own pass
-  bool leads;      // the first lane of its pass
+// Four elements of shared memory, read where it says so: a key is read again rather than kept.
+__device__ __forceinline__ float4 staged4(const float* at) {
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(shared_address(at))
+               : "memory");
+  return x;
+}
+template <typename T>
+__device__ __forceinline__ float4 staged4(const T* at) {
+  uint2 words;
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+               : "=r"(words.x), "=r"(words.y)
+               : "r"(shared_address(at))
+               : "memory");
+  const float2 low = unpack2(words.x, at), high = unpack2(words.y, at);
+  return make_float4(low.x, low.y, high.x, high.y);
+}
 
-  __device__ __forceinline__ RowLane() {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    first = warp * kRowsPerPass * kPasses + lane / kLanesPerRow;
-    own = first + lane % kLanesPerRow / kLanesPerPass * kRowsPerPass;
-    leads = lane % kLanesPerPass == 0;
-  }
-
-  // What the lane of `pass` has.
-  __device__ __forceinline__ static float of_pass(float x, int pass) {
-    const int lane = threadIdx.x & (32 - kLanesPerRow);
-    return __shfl_sync(kFullWarp, x, lane + pass * kLanesPerPass);
-  }
-};
-
-template <typename S, int DK>
+// Rows of the state, PASSES of them a lane's: the more, the fewer instructions a row costs.
+template <typename S, int DK, int PASSES>
 struct Rows {
+  static constexpr int kPasses = PASSES;
+  static constexpr int kThreads = 32 * kTileValues / (kRowsPerPass * kPasses);
+  static constexpr int kLanesPerPass = kLanesPerRow / kPasses;
   static constexpr int kShare = DK / kLanesPerRow;  // elements of a state row a lane holds
   static constexpr int kVector = sizeof(S) == 2 && kShare % 8 == 0 ? 8 : 4;
   static constexpr int kPieces = kShare / kVector;
@@ -69,24 +70,32 @@ struct Rows {
   using Vector = StateVector<S, kVector>;
   using Held = Vector[kPasses][kPieces];  // as stored
 
+  // Of a tile: the row of this lane's first pass, and of the pass it speaks for.
+  __device__ __forceinline__ static int first_row() {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    return warp * kRowsPerPass * kPasses + lane / kLanesPerRow;
+  }
+  __device__ __forceinline__ static int own_row() {
+    const int lane = threadIdx.x & 31;
+    return first_row() + lane % kLanesPerRow / kLanesPerPass * kRowsPerPass;
+  }
+  __device__ __forceinline__ static bool speaks() { return threadIdx.x % kLanesPerPass == 0; }
+
+  // What the lane that speaks for `pass` has.
+  __device__ __forceinline__ static float of_pass(float x, int pass) {
+    const int lane = threadIdx.x & (32 - kLanesPerRow);
+    return __shfl_sync(kFullWarp, x, lane + pass * kLanesPerPass);
+  }
+
   __device__ __forceinline__ static int column(int piece) {
     return (piece * kLanesPerRow + static_cast<int>(threadIdx.x) % kLanesPerRow) * kVector;
   }
 
-  // Where four channels of a staged key lie: what a row's lanes read together is contiguous.
-  __device__ __forceinline__ static int staged(int column) {
-    constexpr int kFours = kVector / 4;
-    const int four = column / 4, lane = four / kFours % kLanesPerRow;
-    return (four / (kFours * kLanesPerRow) * kFours + four % kFours) * kLanesPerRow * 4 + lane * 4;
-  }
-
-  __device__ __forceinline__ static void load_key(float (&out)[kShare], const float* row) {
-#pragma unroll
-    for (int i = 0; i < kShare; i += 4) {
-      const float4 four =
-          *reinterpret_cast<const float4*>(row + staged(column(i / kVector) + i % kVector));
-      out[i] = four.x, out[i + 1] = four.y, out[i + 2] = four.z, out[i + 3] = four.w;
-    }
+  // Four of this lane's channels of a staged key, widened: from the i-th of its share.
+  template <typename T>
+  __device__ __forceinline__ static void load4_of(float (&out)[4], const T* row, int i) {
+    const float4 four = staged4(row + column(i / kVector) + i % kVector);
+    out[0] = four.x, out[1] = four.y, out[2] = four.z, out[3] = four.w;
   }
 
   __device__ __forceinline__ static void load(Held& held, const S* row) {
@@ -144,102 +153,101 @@ struct Rows {
   }
 
   // Decays the rows of the state; what each then holds at the key, this lane's share.
+  template <typename T>
   __device__ __forceinline__ static void recall(float (&memory)[kPasses],
-                                                float (&state)[kPasses][kShare],
-                                                const float (&key)[kShare], float alpha) {
+                                                float (&state)[kPasses][kShare], const T* key,
+                                                float alpha) {
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) memory[pass] = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kShare; ++i) {
+    for (int i = 0; i < kShare; i += 4) {
+      float four[4];
+      load4_of(four, key, i);
 #pragma unroll
-      for (int pass = 0; pass < kPasses; ++pass) {
-        state[pass][i] *= alpha;
-        memory[pass] = fmaf(state[pass][i], key[i], memory[pass]);
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+          state[pass][i + j] *= alpha;
+          memory[pass] = fmaf(state[pass][i + j], four[j], memory[pass]);
+        }
       }
     }
   }
 
-  // Writes each row's delta along the key; what the state's type holds of it is carried on.
-  __device__ __forceinline__ static void write(Held& held,
-                                               float (&state)[kPasses][kShare],
-                                               const float (&key)[kShare], float own_delta) {
+  __device__ __forceinline__ static void decay(float (&state)[kPasses][kShare], float alpha) {
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {
-      const float delta = RowLane::of_pass(own_delta, pass);
 #pragma unroll
-      for (int i = 0; i < kShare; ++i) state[pass][i] = fmaf(delta, key[i], state[pass][i]);
+      for (int i = 0; i < kShare; ++i) state[pass][i] *= alpha;
+    }
+  }
+
+  // Writes each row's delta along the key; what the state's type holds of it is carried on.
+  template <typename T>
+  __device__ __forceinline__ static void write(Held& held, float (&state)[kPasses][kShare],
+                                               const T* key, float own_delta) {
+    float delta[kPasses];
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) delta[pass] = of_pass(own_delta, pass);
+#pragma unroll
+    for (int i = 0; i < kShare; i += 4) {
+      float four[4];
+      load4_of(four, key, i);
+#pragma unroll
+      for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          state[pass][i + j] = fmaf(delta[pass], four[j], state[pass][i + j]);
+        }
+      }
     }
     round(held, state);
   }
 
   // The products with the query, this lane's share.
+  template <typename T>
   __device__ __forceinline__ static void read(float (&output)[kPasses],
                                               const float (&state)[kPasses][kShare],
-                                              const float (&query)[kShare]) {
+                                              const T* query) {
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) output[pass] = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kShare; ++i) {
+    for (int i = 0; i < kShare; i += 4) {
+      float four[4];
+      load4_of(four, query, i);
 #pragma unroll
-      for (int pass = 0; pass < kPasses; ++pass) {
-        output[pass] = fmaf(state[pass][i], query[i], output[pass]);
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+          output[pass] = fmaf(state[pass][i + j], four[j], output[pass]);
+        }
       }
     }
   }
 };
 
-struct InOrder {
-  __device__ __forceinline__ static int staged(int column) { return column; }
-};
-
-// WIDTH channels of a round's rows in shared memory as f32, asked for in the background: whole pieces of
-// 16 bytes. ORDER::staged says where in a row a channel lies.
-template <typename T, int WIDTH, typename ORDER>
+// WIDTH channels of a round's rows in shared memory, asked for at once and in the background, by whole
+// pieces of 16 bytes: no row waits for memory.
+template <typename T, int WIDTH, int THREADS>
 struct StagedChannels {
-  static constexpr bool kNarrow = sizeof(T) == 2;
   static constexpr int kCount = kCopyBytes / static_cast<int>(sizeof(T));  // elements of a copy
   static constexpr int kCopies = WIDTH / kCount;                           // of a row
-
-  float wide[kStagedRows * WIDTH];
-  T narrow[kNarrow ? kStagedRows * WIDTH : kCount];  // as they came
-
-  __device__ __forceinline__ static int at(int row, int column) {
-    return row * WIDTH + ORDER::staged(column);
-  }
+  T row[kStagedRows][WIDTH];
 
   __device__ __forceinline__ void ask(const T* from, i64 stride, int rows) {
 #pragma unroll 1
-    for (int copy = threadIdx.x; copy < rows * kCopies; copy += kThreads) {
-      const int row = copy / kCopies, column = copy % kCopies * kCount;
-      const void* const to = kNarrow ? static_cast<const void*>(narrow + copy * kCount)
-                                     : static_cast<const void*>(wide + at(row, column));
-      copy_async(shared_address(to), from + row * stride + column, kCopyBytes);
-    }
-  }
-
-  // Widens what this thread asked for and has.
-  __device__ __forceinline__ void take(int rows) {
-    if constexpr (kNarrow) {
-#pragma unroll 1
-      for (int copy = threadIdx.x; copy < rows * kCopies; copy += kThreads) {
-        const int row = copy / kCopies, column = copy % kCopies * kCount;
-        unsigned word[4];
-        load_shared4(word, shared_address(narrow + copy * kCount));
-#pragma unroll
-        for (int i = 0; i < 4; i += 2) {
-          const float2 low = unpack2(word[i], narrow), high = unpack2(word[i + 1], narrow);
-          store4(wide + at(row, column + 2 * i), make_float4(low.x, low.y, high.x, high.y));
-        }
-      }
+    for (int copy = threadIdx.x; copy < rows * kCopies; copy += THREADS) {
+      const int at = copy / kCopies, column = copy % kCopies * kCount;
+      copy_async(shared_address(&row[at][column]), from + at * stride + column, kCopyBytes);
     }
   }
 
   // The rows to where they lie in f32.
   __device__ __forceinline__ void give(float* to, i64 stride, int rows) const {
 #pragma unroll 1
-    for (int four = threadIdx.x; four < rows * (WIDTH / 4); four += kThreads) {
-      const int row = four / (WIDTH / 4), column = four % (WIDTH / 4) * 4;
-      store4(to + row * stride + column, *reinterpret_cast<const float4*>(wide + at(row, column)));
+    for (int four = threadIdx.x; four < rows * (WIDTH / 4); four += THREADS) {
+      const int at = four / (WIDTH / 4), column = four % (WIDTH / 4) * 4;
+      store4(to + at * stride + column, staged4(&row[at][column]));
     }
   }
 };

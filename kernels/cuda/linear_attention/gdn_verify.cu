@@ -44,16 +44,15 @@ struct Arguments {
 
 template <typename T, typename S, int DK>
 __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
-  using R = Rows<S, DK>;
-  __shared__ __align__(16) StagedChannels<T, DK, R> s_key, s_query;
-  __shared__ __align__(16) StagedChannels<T, kTileValues, InOrder> s_value;
+  using R = Rows<S, DK, kPasses>;
+  __shared__ __align__(16) StagedChannels<T, DK, R::kThreads> s_key, s_query;
+  __shared__ __align__(16) StagedChannels<T, kTileValues, R::kThreads> s_value;
   __shared__ float s_alpha[kStagedRows], s_rate[kStagedRows];
-  const RowLane lane;
   const int head = blockIdx.y;
   const int key_head =
       key_head_of(head, call.key_heads, call.value_heads, call.head_map_cyclic);
   const i64 tile = static_cast<i64>(head) * call.value_dim + blockIdx.x * kTileValues;
-  const i64 own_row = (tile + lane.first) * DK;
+  const i64 own_row = (tile + R::first_row()) * DK;
   const i64 key_channel = static_cast<i64>(key_head) * DK;
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
@@ -78,31 +77,26 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
     bring(begin);
     typename R::Held held;
     R::load(held, live);
-    float state[kPasses][R::kShare];
+    float state[R::kPasses][R::kShare];
     R::widen(state, held);
 
     for (i64 first = begin; first < end; first += kStagedRows) {
       const int rows = staged_rows(first, end);
       copies_arrive();
-      s_key.take(rows);
-      s_query.take(rows);
-      s_value.take(rows);
       __syncthreads();  // the rows are there
       S* after = call.snap + first * call.snap_stride + own_row;
-      T* out = call.o + first * call.o_stride + tile + lane.own;
+      T* out = call.o + first * call.o_stride + tile + R::own_row();
 #pragma unroll 1
       for (int row = 0; row < rows; ++row) {
-        float key[R::kShare], query[R::kShare], memory[kPasses], output[kPasses];
-        R::load_key(key, s_key.wide + row * DK);
-        R::recall(memory, state, key, s_alpha[row]);
-        const float own = s_value.wide[row * kTileValues + lane.own];
+        float memory[R::kPasses], output[R::kPasses];
+        R::recall(memory, state, s_key.row[row], s_alpha[row]);
+        const float own = widen(s_value.row[row][R::own_row()]);
         const float delta = s_rate[row] * (own - sum_over_row_lanes(memory));
-        R::write(held, state, key, delta);
+        R::write(held, state, s_key.row[row], delta);
         R::store(held, after);
-        R::load_key(query, s_query.wide + row * DK);
-        R::read(output, state, query);
+        R::read(output, state, s_query.row[row]);
         const float own_output = sum_over_row_lanes(output);
-        if (lane.leads) *out = narrow<T>(call.scale * own_output);
+        if (R::speaks()) *out = narrow<T>(call.scale * own_output);
         after += call.snap_stride;
         out += call.o_stride;
       }
@@ -117,7 +111,7 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
 }
 
 #define GDN_VERIFY(NAME, T, S, DK)                                                                \
-  extern "C" __global__ void __launch_bounds__(kThreads, kBlocks<S>)                                      \
+  extern "C" __global__ void __launch_bounds__(kThreads<S>, kBlocks<S>)                                      \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,            \
            const float* __restrict__ decay, const float* __restrict__ beta, S* s, S* snap,       \
            const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, T* o,           \

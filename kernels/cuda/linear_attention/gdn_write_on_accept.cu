@@ -67,28 +67,27 @@ struct FoldArguments {
 };
 
 // The tile of a block: 32 value channels of a head, and where its rows of the state lie in a slot.
-template <int DK>
+template <typename S, int DK>
 struct Tile {
   int head, key_head;
   i64 channel;  // of [Hv, Dv], its first
   i64 own_row;  // of this lane's first pass
 
   __device__ __forceinline__ Tile(int key_heads, int value_heads, int value_dim, int cyclic,
-                                  const RowLane& lane)
+                                  const RowLane<S>& lane)
       : head(blockIdx.y), key_head(key_head_of(head, key_heads, value_heads, cyclic)) {
     channel = static_cast<i64>(head) * value_dim + blockIdx.x * kTileValues;
-    own_row = (channel + lane.first) * DK;
+    own_row = (channel + R::first_row()) * DK;
   }
 };
 
 template <typename T, typename S, int DK>
 __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
-  using R = Rows<S, DK>;
-  __shared__ __align__(16) StagedChannels<T, DK, R> s_key, s_query;
-  __shared__ __align__(16) StagedChannels<T, kTileValues, InOrder> s_value;
+  using R = Rows<S, DK, kPasses<S>>;
+  __shared__ __align__(16) StagedChannels<T, DK, R::kThreads> s_key, s_query;
+  __shared__ __align__(16) StagedChannels<T, kTileValues, R::kThreads> s_value;
   __shared__ float s_alpha[kStagedRows], s_rate[kStagedRows];
-  const RowLane lane;
-  const Tile<DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic, lane);
+  const Tile<S, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic, lane);
   const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
   // One block of a value head stashes its decays, one of a key head its keys.
   const bool stashes_gates = blockIdx.x == 0;
@@ -122,34 +121,29 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
     const S* const live = call.s + slot * call.s_stride + tile.own_row;
     typename R::Held held;
     R::load(held, live);
-    float state[kPasses][R::kShare];
+    float state[R::kPasses][R::kShare];
     R::widen(state, held);
 
     for (i64 first = begin; first < end; first += kStagedRows) {
       const int rows = staged_rows(first, end);
       copies_arrive();
-      s_key.take(rows);
-      s_query.take(rows);
-      s_value.take(rows);
       __syncthreads();  // the rows are there
       if (stashes_keys) {
         s_key.give(call.stash_key + first * call.stash_key_stride + key_channel,
                    call.stash_key_stride, rows);
       }
-      float* deltas = call.stash_delta + first * call.stash_delta_stride + tile.channel + lane.own;
-      T* out = call.o + first * call.o_stride + tile.channel + lane.own;
+      float* deltas = call.stash_delta + first * call.stash_delta_stride + tile.channel + R::own_row();
+      T* out = call.o + first * call.o_stride + tile.channel + R::own_row();
 #pragma unroll 1
       for (int row = 0; row < rows; ++row) {
-        float key[R::kShare], query[R::kShare], memory[kPasses], output[kPasses];
-        R::load_key(key, s_key.wide + row * DK);
-        R::recall(memory, state, key, s_alpha[row]);
-        const float own = s_value.wide[row * kTileValues + lane.own];
+        float memory[R::kPasses], output[R::kPasses];
+        R::recall(memory, state, s_key.row[row], s_alpha[row]);
+        const float own = widen(s_value.row[row][R::own_row()]);
         const float delta = s_rate[row] * (own - sum_over_row_lanes(memory));
-        R::write(held, state, key, delta);
-        R::load_key(query, s_query.wide + row * DK);
-        R::read(output, state, query);
+        R::write(held, state, s_key.row[row], delta);
+        R::read(output, state, s_query.row[row]);
         const float own_output = sum_over_row_lanes(output);
-        if (lane.leads) {
+        if (R::speaks()) {
           *deltas = delta;
           *out = narrow<T>(call.scale * own_output);
         }
@@ -164,11 +158,10 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
 
 template <typename S, int DK>
 __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
-  using R = Rows<S, DK>;
-  __shared__ __align__(16) StagedChannels<float, DK, R> s_key;
+  using R = Rows<S, DK, kPasses<S>>;
+  __shared__ __align__(16) StagedChannels<float, DK, R::kThreads> s_key;
   __shared__ float s_delta[kStagedRows * kTileValues], s_alpha[kStagedRows];
-  const RowLane lane;
-  const Tile<DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic, lane);
+  const Tile<S, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic, lane);
   const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
@@ -192,13 +185,13 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
         const float* const deltas =
             call.stash_delta + first * call.stash_delta_stride + tile.channel;
 #pragma unroll 4
-        for (int at = threadIdx.x; at < rows * kTileValues; at += kThreads) {
+        for (int at = threadIdx.x; at < rows * kTileValues; at += R::kThreads) {
           s_delta[at] = __ldg(deltas + at / kTileValues * call.stash_delta_stride + at % kTileValues);
         }
       };
       bring(begin);
       R::load(held, live);
-      float state[kPasses][R::kShare];
+      float state[R::kPasses][R::kShare];
       R::widen(state, held);
       for (i64 first = begin; first < kept_end; first += kStagedRows) {
         const int rows = staged_rows(first, kept_end);
@@ -206,10 +199,8 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
         __syncthreads();  // the rows are there
 #pragma unroll 1
         for (int row = 0; row < rows; ++row) {
-          float key[R::kShare], memory[kPasses];
-          R::load_key(key, s_key.wide + row * DK);
-          R::recall(memory, state, key, s_alpha[row]);
-          R::write(held, state, key, s_delta[row * kTileValues + lane.own]);
+          R::decay(state, s_alpha[row]);
+          R::write(held, state, s_key.row[row], s_delta[row * kTileValues + R::own_row()]);
         }
         __syncthreads();  // they are read; others may take their place
         bring(first + kStagedRows);
@@ -231,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(kClearThreads)
 }
 
 #define VERIFY(NAME, T, S, DK)                                                                     \
-  extern "C" __global__ void __launch_bounds__(kThreads, kBlocks<S>)                                       \
+  extern "C" __global__ void __launch_bounds__(kThreads<S>, kBlocks<S>)                                       \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,             \
            const float* __restrict__ decay, const float* __restrict__ beta,                       \
            const S* __restrict__ s, const void* __restrict__ cu_seqlens,                          \
@@ -249,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(kClearThreads)
   }
 
 #define FOLD(NAME, S, DK)                                                                          \
-  extern "C" __global__ void __launch_bounds__(kThreads, kBlocks<S>)                                       \
+  extern "C" __global__ void __launch_bounds__(kThreads<S>, kBlocks<S>)                                       \
       NAME(S* s, const S* __restrict__ snap, const void* __restrict__ cu_seqlens,                 \
            const i64* __restrict__ slot_of, const int* __restrict__ accepted,                     \
            const int* __restrict__ engaged, const float* __restrict__ stash_alpha,                \

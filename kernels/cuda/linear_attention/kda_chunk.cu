@@ -40,6 +40,7 @@
 // on its neighbours, bit for bit.
 #include "kda_chunk_f32.cuh"
 #include "kda_chunk_inter.cuh"
+#include "kda_chunk_intra.cuh"
 
 #define KDA_CHUNK_WY(IO, T, R)                                                                  \
   extern "C" __global__ void __launch_bounds__(kWyThreads, 2) kda_chunk_wy_##IO(                \
@@ -53,6 +54,19 @@
                     g_stride, beta_stride, sequences, key_heads, value_heads, key_dim,          \
                     value_dim, cu_is_i64, head_map_cyclic, least},                              \
                    ut, {w, p, qd, kd, decay});                                                  \
+  }
+
+#define KDA_CHUNK_INTRA(IO, T)                                                                  \
+  extern "C" __global__ void __launch_bounds__(kIntraThreads, 3) kda_chunk_intra_##IO(          \
+      const T* __restrict__ q, const T* __restrict__ k, const float* __restrict__ g,            \
+      const float* __restrict__ beta, const void* __restrict__ cu_seqlens,                      \
+      const i64* __restrict__ slot_of, T* t, T* w, T* p, T* qd, T* kd, float* decay,            \
+      i64 q_stride, i64 k_stride, i64 g_stride, i64 beta_stride, int sequences, int key_heads,  \
+      int value_heads, int key_dim, int cu_is_i64, int head_map_cyclic, float least) {          \
+    kda_chunk_intra<T>({q, k, nullptr, g, beta, cu_seqlens, slot_of, q_stride, k_stride, 0,     \
+                        g_stride, beta_stride, sequences, key_heads, value_heads, key_dim, 0,   \
+                        cu_is_i64, head_map_cyclic, least},                                     \
+                       t, {w, p, qd, kd, decay});                                               \
   }
 
 #define KDA_CHUNK_CARRY(IO, T, DK)                                                              \
@@ -87,7 +101,7 @@
 KDA_CHUNK_EXACT(f32, float)
 KDA_CHUNK_EXACT(f16, __half)
 
-KDA_CHUNK_WY(bf16, __nv_bfloat16, __nv_bfloat16)
+KDA_CHUNK_INTRA(bf16, __nv_bfloat16)
 KDA_CHUNK_INTER(bf16, __nv_bfloat16, 32)
 KDA_CHUNK_INTER(bf16, __nv_bfloat16, 64)
 KDA_CHUNK_INTER(bf16, __nv_bfloat16, 128)

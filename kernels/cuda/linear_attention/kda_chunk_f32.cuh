@@ -233,6 +233,16 @@ struct WyCall {
   float least;
 };
 
+template <typename T>
+__device__ __forceinline__ WyRows<T> rows_of_chunk(const WyCall<T>& call, i64 row0, int head,
+                                                   int key_head, int n) {
+  const i64 key_column = static_cast<i64>(key_head) * call.key_dim;
+  return {call.q + row0 * call.q_stride + key_column,
+          call.k + row0 * call.k_stride + key_column,
+          call.g + row0 * call.g_stride + static_cast<i64>(head) * call.key_dim,
+          call.q_stride, call.k_stride, call.g_stride, n, call.key_dim, call.least};
+}
+
 template <typename T, typename R>
 __device__ __forceinline__ void chunk_wy(const WyCall<T>& call, R* ut, const WyPlaces<R>& all) {
   constexpr bool kSolves = sizeof(R) == 4;
@@ -250,11 +260,7 @@ __device__ __forceinline__ void chunk_wy(const WyCall<T>& call, R* ut, const WyP
   const i64 row0 = place.first_row;
   const int key_head =
       key_head_of(head, call.key_heads, call.value_heads, call.head_map_cyclic);
-  const i64 key_column = static_cast<i64>(key_head) * call.key_dim;
-  const WyRows<T> rows = {call.q + row0 * call.q_stride + key_column,
-                          call.k + row0 * call.k_stride + key_column,
-                          call.g + row0 * call.g_stride + static_cast<i64>(head) * call.key_dim,
-                          call.q_stride, call.k_stride, call.g_stride, n, call.key_dim, call.least};
+  const WyRows<T> rows = rows_of_chunk(call, row0, head, key_head, n);
   const i64 place_of = static_cast<i64>(chunk) * call.value_heads + head;
   const WyPlaces<R> to = all.at(place_of, call.key_dim);
   if (thread < kMostChunkRows) {
