@@ -25,6 +25,10 @@
 // meets another, so it stays in registers from the first row of the round to the last.
 #include "gdn_rows.cuh"
 
+constexpr int kPasses = 4;
+template <typename T, typename S>
+constexpr int kBlocks = sizeof(T) > sizeof(S) ? 6 : 8;  // of a multiprocessor
+
 template <typename T, typename S>
 struct Arguments {
   const T* q;
@@ -47,7 +51,7 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
   using R = Rows<S, DK, kPasses>;
   __shared__ __align__(16) StagedChannels<T, DK, R::kThreads> s_key, s_query;
   __shared__ __align__(16) StagedChannels<T, kTileValues, R::kThreads> s_value;
-  __shared__ float s_alpha[kStagedRows], s_rate[kStagedRows];
+  __shared__ float2 s_gates[kStagedRows];  // alpha, beta
   const int head = blockIdx.y;
   const int key_head =
       key_head_of(head, call.key_heads, call.value_heads, call.head_map_cyclic);
@@ -70,8 +74,9 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
       if (static_cast<int>(threadIdx.x) < rows) {
         const i64 row = first + threadIdx.x;
         const float decay = __ldg(call.decay + row * call.decay_stride + head);
-        s_alpha[threadIdx.x] = call.gate_is_alpha ? decay : expf(decay);
-        s_rate[threadIdx.x] = __ldg(call.beta + row * call.beta_stride + head);
+        const float alpha = call.gate_is_alpha ? decay : expf(decay);
+        s_gates[threadIdx.x] =
+            make_float2(alpha, __ldg(call.beta + row * call.beta_stride + head));
       }
     };
     bring(begin);
@@ -89,9 +94,10 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
 #pragma unroll 1
       for (int row = 0; row < rows; ++row) {
         float memory[R::kPasses], output[R::kPasses];
-        R::recall(memory, state, s_key.row[row], s_alpha[row]);
+        const float2 gates = s_gates[row];
+        R::recall(memory, state, s_key.row[row], gates.x);
         const float own = widen(s_value.row[row][R::own_row()]);
-        const float delta = s_rate[row] * (own - sum_over_row_lanes(memory));
+        const float delta = gates.y * (own - sum_over_row_lanes(memory));
         R::write(held, state, s_key.row[row], delta);
         R::store(held, after);
         R::read(output, state, s_query.row[row]);
@@ -111,7 +117,7 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
 }
 
 #define GDN_VERIFY(NAME, T, S, DK)                                                                \
-  extern "C" __global__ void __launch_bounds__(kThreads<S>, kBlocks<S>)                                      \
+  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kPasses>::kThreads, (kBlocks<T, S>))                                      \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,            \
            const float* __restrict__ decay, const float* __restrict__ beta, S* s, S* snap,       \
            const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, T* o,           \

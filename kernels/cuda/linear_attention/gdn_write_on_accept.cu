@@ -29,6 +29,14 @@
 #include "gdn_rows.cuh"
 
 constexpr int kClearThreads = 128;
+// Of a lane of `verify`, so that eight sequences' f32 states fit the registers of a GPU at a time; and
+// blocks of a multiprocessor.
+template <typename S>
+constexpr int kPasses = sizeof(S) == 4 ? 8 : 4;
+template <typename S>
+constexpr int kBlocks = sizeof(S) == 4 ? 12 : 8;
+constexpr int kFoldPasses = 4;
+constexpr int kFoldBlocks = 8;
 
 template <typename T, typename S>
 struct VerifyArguments {
@@ -67,14 +75,13 @@ struct FoldArguments {
 };
 
 // The tile of a block: 32 value channels of a head, and where its rows of the state lie in a slot.
-template <typename S, int DK>
+template <typename R, int DK>
 struct Tile {
   int head, key_head;
   i64 channel;  // of [Hv, Dv], its first
   i64 own_row;  // of this lane's first pass
 
-  __device__ __forceinline__ Tile(int key_heads, int value_heads, int value_dim, int cyclic,
-                                  const RowLane<S>& lane)
+  __device__ __forceinline__ Tile(int key_heads, int value_heads, int value_dim, int cyclic)
       : head(blockIdx.y), key_head(key_head_of(head, key_heads, value_heads, cyclic)) {
     channel = static_cast<i64>(head) * value_dim + blockIdx.x * kTileValues;
     own_row = (channel + R::first_row()) * DK;
@@ -86,8 +93,8 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
   using R = Rows<S, DK, kPasses<S>>;
   __shared__ __align__(16) StagedChannels<T, DK, R::kThreads> s_key, s_query;
   __shared__ __align__(16) StagedChannels<T, kTileValues, R::kThreads> s_value;
-  __shared__ float s_alpha[kStagedRows], s_rate[kStagedRows];
-  const Tile<S, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic, lane);
+  __shared__ float2 s_gates[kStagedRows];  // alpha, beta
+  const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
   const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
   // One block of a value head stashes its decays, one of a key head its keys.
   const bool stashes_gates = blockIdx.x == 0;
@@ -112,8 +119,8 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
         const i64 row = first + threadIdx.x;
         const float decay = __ldg(call.decay + row * call.decay_stride + tile.head);
         const float alpha = call.gate_is_alpha ? decay : expf(decay);
-        s_alpha[threadIdx.x] = alpha;
-        s_rate[threadIdx.x] = __ldg(call.beta + row * call.beta_stride + tile.head);
+        s_gates[threadIdx.x] =
+            make_float2(alpha, __ldg(call.beta + row * call.beta_stride + tile.head));
         if (stashes_gates) call.stash_alpha[row * call.stash_alpha_stride + tile.head] = alpha;
       }
     };
@@ -137,9 +144,10 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
 #pragma unroll 1
       for (int row = 0; row < rows; ++row) {
         float memory[R::kPasses], output[R::kPasses];
-        R::recall(memory, state, s_key.row[row], s_alpha[row]);
+        const float2 gates = s_gates[row];
+        R::recall(memory, state, s_key.row[row], gates.x);
         const float own = widen(s_value.row[row][R::own_row()]);
-        const float delta = s_rate[row] * (own - sum_over_row_lanes(memory));
+        const float delta = gates.y * (own - sum_over_row_lanes(memory));
         R::write(held, state, s_key.row[row], delta);
         R::read(output, state, s_query.row[row]);
         const float own_output = sum_over_row_lanes(output);
@@ -158,10 +166,10 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
 
 template <typename S, int DK>
 __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
-  using R = Rows<S, DK, kPasses<S>>;
+  using R = Rows<S, DK, kFoldPasses>;
   __shared__ __align__(16) StagedChannels<float, DK, R::kThreads> s_key;
   __shared__ float s_delta[kStagedRows * kTileValues], s_alpha[kStagedRows];
-  const Tile<S, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic, lane);
+  const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
   const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
@@ -222,7 +230,7 @@ extern "C" __global__ void __launch_bounds__(kClearThreads)
 }
 
 #define VERIFY(NAME, T, S, DK)                                                                     \
-  extern "C" __global__ void __launch_bounds__(kThreads<S>, kBlocks<S>)                                       \
+  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kPasses<S>>::kThreads, kBlocks<S>)                                       \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,             \
            const float* __restrict__ decay, const float* __restrict__ beta,                       \
            const S* __restrict__ s, const void* __restrict__ cu_seqlens,                          \
@@ -240,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(kClearThreads)
   }
 
 #define FOLD(NAME, S, DK)                                                                          \
-  extern "C" __global__ void __launch_bounds__(kThreads<S>, kBlocks<S>)                                       \
+  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kFoldPasses>::kThreads, kFoldBlocks)                                       \
       NAME(S* s, const S* __restrict__ snap, const void* __restrict__ cu_seqlens,                 \
            const i64* __restrict__ slot_of, const int* __restrict__ accepted,                     \
            const int* __restrict__ engaged, const float* __restrict__ stash_alpha,                \
