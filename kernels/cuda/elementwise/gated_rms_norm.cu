@@ -61,17 +61,24 @@ struct Row {
     return square;
   }
 
+  template <typename DO>
+  __device__ __forceinline__ static void each(DO element) {
+#pragma unroll
+    for (int i = 0; i < P::kCount; ++i) element(i);
+  }
+
   __device__ __forceinline__ void finish(uint4 x_words, uint4 z_words, uint4 w_words, int at,
                                          float inverse) const {
     P x, z, w, y;
     x.widen_from(x_words), z.widen_from(z_words), w.widen_from(w_words);
-#pragma unroll
-    for (int i = 0; i < P::kCount; ++i) {
-      float normed = x.x[i] * inverse;
-      if (call.rounds_norm) normed = widen(narrow<T>(normed));
-      const float weight = call.weight_is_offset ? 1.0f + w.x[i] : w.x[i];
-      const float gate = call.gate_is_sigmoid ? sigmoid_gate(z.x[i]) : silu(z.x[i]);
-      y.x[i] = normed * weight * gate;
+    // An option is asked for once a piece.
+    each([&](int i) { y.x[i] = x.x[i] * inverse; });
+    if (call.rounds_norm) each([&](int i) { y.x[i] = widen(narrow<T>(y.x[i])); });
+    if (call.weight_is_offset) each([&](int i) { w.x[i] = 1.0f + w.x[i]; });
+    if (call.gate_is_sigmoid) {
+      each([&](int i) { y.x[i] = y.x[i] * w.x[i] * sigmoid_gate(z.x[i]); });
+    } else {
+      each([&](int i) { y.x[i] = y.x[i] * w.x[i] * silu(z.x[i]); });
     }
     const int left = call.channels - at;
     T* const out = call.out + row * call.out_stride + at;
@@ -151,7 +158,7 @@ __device__ __forceinline__ void gated_rms_norm(const Arguments<T>& call) {
 }
 
 #define GATED_RMS_NORM(NAME, T, BLOCK, HELD)                                                     \
-  extern "C" __global__ void __launch_bounds__(kBlockThreads)                                   \
+  extern "C" __global__ void __launch_bounds__(kBlockThreads, BLOCK ? 4 : 5)                    \
       NAME(const T* __restrict__ x, const T* __restrict__ z, const T* __restrict__ w, T* out,   \
            float* out_f32, i64 x_stride, i64 z_stride, i64 out_stride, i64 out_f32_stride,      \
            i64 rows, int channels, int lanes, int vectors, int gate_is_sigmoid,                 \
