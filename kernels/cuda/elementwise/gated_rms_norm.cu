@@ -158,7 +158,7 @@ __device__ __forceinline__ void gated_rms_norm(const Arguments<T>& call) {
 }
 
 #define GATED_RMS_NORM(NAME, T, BLOCK, HELD)                                                     \
-  extern "C" __global__ void __launch_bounds__(kBlockThreads, BLOCK ? 4 : 5)                    \
+  extern "C" __global__ void __launch_bounds__(kBlockThreads)                                   \
       NAME(const T* __restrict__ x, const T* __restrict__ z, const T* __restrict__ w, T* out,   \
            float* out_f32, i64 x_stride, i64 z_stride, i64 out_stride, i64 out_f32_stride,      \
            i64 rows, int channels, int lanes, int vectors, int gate_is_sigmoid,                 \
