@@ -2,6 +2,8 @@
 //! PTX they name.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod calls;
+
 use contracts::dtype::DType;
 use contracts::format::ErrorKind;
 use kernels::call::{Call, ScalarArg, TensorArg};

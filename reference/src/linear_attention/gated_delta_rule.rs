@@ -12,8 +12,18 @@
 //!
 //! `M_0 = |S_0|`. M follows the true S, so it sums the absolute terms of every path into an element:
 //! a rounding anywhere on a path moves the element by at most a few units of its M.
+//!
+//! A state kept in a narrow type is rounded after each row, and each rounding is carried on and read. In
+//! units of the type's roundoff u, with η its smallest normal number, the carried roundings are at most
+//!
+//! ```text
+//! D_t = α_t R_{t−1} + β_t(α_t R_{t−1}|k_t|)|k_t|ᵀ      R_t = (1 + u)D_t + max(|S_t|, η)      R_0 = 0
+//! ```
+//!
+//! of S_t before its own rounding (D) and after it (R); of the output `scale · R_t |q_t|`.
 
 use crate::{Expected, Outputs};
+use contracts::dtype::DType;
 
 /// Rows over which log decays are summed for Γ: the chunk of the chunked form.
 pub const CHUNK_ROWS: usize = 64;
@@ -89,6 +99,44 @@ pub struct Sequence {
     pub slot: Option<usize>,
 }
 
+/// The type a state is kept in between rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StateType {
+    /// What is finite stops at ± this number.
+    pub largest: f64,
+    /// u, the largest relative error of one rounding.
+    pub roundoff: f64,
+    /// η, the smallest number that is rounded with that relative error.
+    pub smallest_normal: f64,
+}
+
+impl StateType {
+    /// f16 or f32. An f32 state never reaches its largest number within a contract's domain, so nothing
+    /// stops there.
+    ///
+    /// # Panics
+    /// If a state is of no such type.
+    pub fn of(dtype: DType) -> StateType {
+        let roundoff = dtype.unit_roundoff();
+        let largest = match dtype {
+            DType::F16 => dtype.largest_finite(),
+            DType::F32 => f64::INFINITY,
+            other => panic!("a state is f16 or f32, not {other:?}"),
+        };
+        // Below η a rounding errs by up to half the smallest number, whatever it rounds.
+        StateType {
+            largest,
+            roundoff,
+            smallest_normal: dtype.smallest_subnormal() / 2.0 / roundoff,
+        }
+    }
+
+    /// R of a number and its D.
+    pub fn rounded(self, drift: f64, value: f64) -> f64 {
+        (1.0 + self.roundoff) * drift + value.abs().max(self.smallest_normal)
+    }
+}
+
 /// Results, magnitudes and measures. Rows of no sequence and slots of none hold zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recurrence {
@@ -114,6 +162,10 @@ pub struct Recurrence {
     pub s_by_row: Vec<f64>,
     /// Its M, likewise.
     pub s_by_row_paths: Vec<f64>,
+    /// Its D, likewise.
+    pub s_by_row_drift: Vec<f64>,
+    /// scale · R|q|, `[rows,Hv,Dv]`; empty unless the states after each row are asked for.
+    pub o_drift: Vec<f64>,
 }
 
 /// Advances every sequence from its slot of `initial` (`[slots,Hv,Dv,Dk]`), or from zero without one.
@@ -127,11 +179,11 @@ pub fn gated_delta_rule(
     slots: usize,
     initial: Option<&[f64]>,
 ) -> Recurrence {
-    recurrence(heads, rows, sequences, slots, initial, Kept { rows: 0, largest: f64::INFINITY })
+    recurrence(heads, rows, sequences, slots, initial, None)
 }
 
-/// As [`gated_delta_rule`], and the state after every row. What is finite of a state stops at ±`largest`
-/// after each row, and that is carried on and read: what a state of a type with that largest number does.
+/// As [`gated_delta_rule`], and the state after every row, kept in the type `kept`: what is finite of it
+/// stops at the largest number after each row, and that is carried on and read; D and R are its roundings'.
 ///
 /// # Panics
 /// Likewise.
@@ -141,17 +193,9 @@ pub fn gated_delta_rule_by_row(
     sequences: &[Sequence],
     slots: usize,
     initial: Option<&[f64]>,
-    largest: f64,
+    kept: StateType,
 ) -> Recurrence {
-    let row_count = rows.beta.len() / heads.value_heads;
-    recurrence(heads, rows, sequences, slots, initial, Kept { rows: row_count, largest })
-}
-
-/// What is kept of a state: how many rows' one by one, and up to which number.
-#[derive(Clone, Copy)]
-struct Kept {
-    rows: usize,
-    largest: f64,
+    recurrence(heads, rows, sequences, slots, initial, Some(kept))
 }
 
 fn recurrence(
@@ -160,10 +204,11 @@ fn recurrence(
     sequences: &[Sequence],
     slots: usize,
     initial: Option<&[f64]>,
-    kept: Kept,
+    kept: Option<StateType>,
 ) -> Recurrence {
     let state_count = slots * heads.slot_count();
-    let kept_count = kept.rows * heads.slot_count();
+    let kept_rows = if kept.is_some() { rows.beta.len() / heads.value_heads } else { 0 };
+    let kept_count = kept_rows * heads.slot_count();
     let mut result = Recurrence {
         o: vec![0.0; rows.v.len()],
         o_paths: vec![0.0; rows.v.len()],
@@ -176,13 +221,14 @@ fn recurrence(
         paths_ratio: vec![0.0; slots * heads.value_heads],
         s_by_row: vec![0.0; kept_count],
         s_by_row_paths: vec![0.0; kept_count],
+        s_by_row_drift: vec![0.0; kept_count],
+        o_drift: vec![0.0; if kept.is_some() { rows.v.len() } else { 0 }],
     };
     for sequence in sequences {
         let Some(slot) = sequence.slot else { continue };
         assert!(slot < slots, "slot {slot} is outside a pool of {slots}");
         for value_head in 0..heads.value_heads {
-            let largest = kept.largest;
-            let head = Head { heads, rows, sequence: *sequence, value_head, largest };
+            let head = Head { heads, rows, sequence: *sequence, value_head, kept };
             head.advance(slot, initial, &mut result);
         }
     }
@@ -195,8 +241,8 @@ struct Head<'a> {
     rows: Rows<'a>,
     sequence: Sequence,
     value_head: usize,
-    /// Where what is finite of the state stops.
-    largest: f64,
+    /// The type of a state that is kept row by row.
+    kept: Option<StateType>,
 }
 
 impl Head<'_> {
@@ -210,7 +256,7 @@ impl Head<'_> {
         for first in (0..value_dim).step_by(LANES) {
             let lanes = LANES.min(value_dim - first);
             let state = (group * value_dim + first) * key_dim..;
-            let mut tile = Tile::new(key_dim, self.largest);
+            let mut tile = Tile::new(key_dim, self.kept);
             let mut decay = vec![0.0; key_dim];
             if let Some(initial) = initial {
                 tile.load(&initial[state.clone()][..lanes * key_dim]);
@@ -219,17 +265,17 @@ impl Head<'_> {
                 gate.spread(&mut decay);
                 let gate = (&*decay, gate.beta);
                 self.advance_tile(&mut tile, row, gate, first..first + lanes, gamma, result);
-                if !result.s_by_row.is_empty() {
+                if self.kept.is_some() {
                     let at = ((row * value_heads + self.value_head) * value_dim + first) * key_dim;
                     let kept = at..at + lanes * key_dim;
-                    tile.store(
-                        &mut result.s_by_row[kept.clone()],
-                        &mut result.s_by_row_paths[kept],
-                    );
+                    store(&tile.state, &mut result.s_by_row[kept.clone()]);
+                    store(&tile.paths, &mut result.s_by_row_paths[kept.clone()]);
+                    store(&tile.drift, &mut result.s_by_row_drift[kept]);
                 }
             }
             let stored = state.start..state.start + lanes * key_dim;
-            tile.store(&mut result.s[stored.clone()], &mut result.s_paths[stored.clone()]);
+            store(&tile.state, &mut result.s[stored.clone()]);
+            store(&tile.paths, &mut result.s_paths[stored.clone()]);
             for at in stored {
                 result.s_paths_gamma[at] = result.s_paths[at] * gamma;
             }
@@ -256,16 +302,19 @@ impl Head<'_> {
         let values = first..first + channels.len();
         let mut v = [0.0; LANES];
         v[..channels.len()].copy_from_slice(&self.rows.v[values.clone()]);
-        let (read, read_paths) = tile.advance(
-            gate,
-            &self.rows.k[keys.clone()][..key_dim],
-            &self.rows.q[keys][..key_dim],
-            v,
-        );
-        for (at, lane) in values.zip(0..) {
+        let k = &self.rows.k[keys.clone()][..key_dim];
+        let q = &self.rows.q[keys][..key_dim];
+        let (read, read_paths) = tile.advance(gate, k, q, v);
+        for (at, lane) in values.clone().zip(0..) {
             result.o[at] = self.rows.scale * read[lane];
             result.o_paths[at] = self.rows.scale.abs() * read_paths[lane];
             result.o_paths_gamma[at] = result.o_paths[at] * gamma;
+        }
+        if let Some(kept) = self.kept {
+            let read_rounded = tile.round(kept, gate, k, q);
+            for (at, lane) in values.zip(0..) {
+                result.o_drift[at] = self.rows.scale.abs() * read_rounded[lane];
+            }
         }
     }
 
@@ -333,17 +382,26 @@ fn rounding_walk(gates: &[Gate<'_>], key_dim: usize) -> f64 {
     0.42 * 2f64.powi(-24) * effective_rows.sqrt()
 }
 
-/// `LANES` value rows of S and M, transposed to `[Dk][LANES]`.
+/// `LANES` value rows of S, M, D and R, transposed to `[Dk][LANES]`; D and R only of a kept state.
 struct Tile {
     state: Vec<[f64; LANES]>,
     paths: Vec<[f64; LANES]>,
+    drift: Vec<[f64; LANES]>,
+    rounded: Vec<[f64; LANES]>,
     largest: f64,
 }
 
 impl Tile {
-    fn new(key_dim: usize, largest: f64) -> Tile {
+    fn new(key_dim: usize, kept: Option<StateType>) -> Tile {
         let zero = vec![[0.0; LANES]; key_dim];
-        Tile { state: zero.clone(), paths: zero, largest }
+        let of_kept = vec![[0.0; LANES]; if kept.is_some() { key_dim } else { 0 }];
+        Tile {
+            state: zero.clone(),
+            paths: zero,
+            drift: of_kept.clone(),
+            rounded: of_kept,
+            largest: kept.map_or(f64::INFINITY, |kept| kept.largest),
+        }
     }
 
     /// Takes up to `LANES` value rows of the state, each of `key_dim` elements.
@@ -352,17 +410,6 @@ impl Tile {
             for ((state, paths), value) in self.state.iter_mut().zip(&mut self.paths).zip(row) {
                 state[lane] = *value;
                 paths[lane] = value.abs();
-            }
-        }
-    }
-
-    /// The inverse of `load`.
-    fn store(&self, rows: &mut [f64], paths: &mut [f64]) {
-        let key_dim = self.state.len();
-        for lane in 0..rows.len() / key_dim {
-            for key in 0..key_dim {
-                rows[lane * key_dim + key] = self.state[key][lane];
-                paths[lane * key_dim + key] = self.paths[key][lane];
             }
         }
     }
@@ -404,6 +451,42 @@ impl Tile {
         let read = if self.saturate() { read_again(&self.state, q) } else { read };
         let read_paths = write_and_read(&mut self.paths, decay, delta_paths, k, q, f64::abs);
         (read, read_paths)
+    }
+
+    /// D and R of the row that the state just advanced by; returns R_t |q|, not yet scaled.
+    fn round(
+        &mut self,
+        kept: StateType,
+        (decay, beta): (&[f64], f64),
+        k: &[f64],
+        q: &[f64],
+    ) -> [f64; LANES] {
+        let mut recalled = [0.0; LANES];
+        for (rounded, (&k, &alpha)) in self.rounded.iter().zip(k.iter().zip(decay)) {
+            for lane in 0..LANES {
+                recalled[lane] += alpha * rounded[lane] * k.abs();
+            }
+        }
+        let mut read = [0.0; LANES];
+        for key in 0..k.len() {
+            for lane in 0..LANES {
+                let written = beta.abs() * recalled[lane] * k[key].abs();
+                let drift = decay[key] * self.rounded[key][lane] + written;
+                self.drift[key][lane] = drift;
+                self.rounded[key][lane] = kept.rounded(drift, self.state[key][lane]);
+                read[lane] += self.rounded[key][lane] * q[key].abs();
+            }
+        }
+        read
+    }
+}
+
+/// As many value rows of a tile as `rows` holds, back from `[Dk][LANES]`.
+fn store(tile: &[[f64; LANES]], rows: &mut [f64]) {
+    for (lane, row) in rows.chunks_exact_mut(tile.len()).enumerate() {
+        for (element, of_key) in row.iter_mut().zip(tile) {
+            *element = of_key[lane];
+        }
     }
 }
 

@@ -1,16 +1,17 @@
 //! The rows of a speculative round: the recurrence row by row, and the state after every row.
 //! Sequences lie end to end; rows past the last one, and rows and slots of pads, are dead.
 
-use super::gated_delta_rule::gated_delta_rule_by_row;
+use super::gated_delta_rule::{Recurrence, Sequence, StateType, gated_delta_rule_by_row};
 use super::gates::Gates;
 use super::gdn_chunk::end_to_end;
-use super::inputs::{GatedDeltaInputs, largest_state};
+use super::inputs::GatedDeltaInputs;
 use crate::{Expected, Inputs, Outputs};
 
 /// Reads q, k `[rows,Hk,Dk]`, v `[rows,Hv,Dv]`, g or alpha, beta `[rows,Hv]`, s `[slots,Hv,Dv,Dk]`, the
 /// lists `seq_len` and `slot` (N each), the scalar `scale`, the dim `slots` and the options `gate_form`,
 /// `head_map` and `live_state`. Returns `o` `[rows,Hv,Dv]`, `snap` `[rows,Hv,Dv,Dk]` and, unless the live
-/// state is kept, `s`; each with the magnitude `paths` (see `gated_delta_rule`).
+/// state is kept, `s`; each with the magnitudes `paths` (M) and `stored`, the carried roundings of the
+/// state in roundoffs of its type (R of an output, D of a state; see `gated_delta_rule`).
 ///
 /// # Panics
 /// If a name is missing or the inputs contradict their contract (a slot outside the pool, sequences
@@ -24,26 +25,40 @@ pub fn gdn_verify(inputs: &Inputs) -> Outputs {
     let read = GatedDeltaInputs::read(inputs, log_decay);
     let initial = inputs.tensor("s").to_f64();
     let sequences = end_to_end(inputs.list("seq_len"), inputs.list("slot"));
-    let largest = largest_state(inputs.tensor("s").dtype);
     let rows = gated_delta_rule_by_row(
         read.heads,
         read.rows(),
         &sequences,
         read.slots,
         Some(&initial),
-        largest,
+        StateType::of(inputs.tensor("s").dtype),
     );
-    let real = |value: Vec<f64>, paths: Vec<f64>| Expected::Real {
+    let drift = drift_of_slots(&rows, read.heads.slot_count(), &sequences);
+    let real = |value: Vec<f64>, paths: Vec<f64>, stored: Vec<f64>| Expected::Real {
         value,
-        magnitudes: vec![("paths", paths)],
+        magnitudes: vec![("paths", paths), ("stored", stored)],
         measures: Vec::new(),
     };
-    let mut tensors =
-        vec![("o", real(rows.o, rows.o_paths)), ("snap", real(rows.s_by_row, rows.s_by_row_paths))];
+    let mut tensors = vec![
+        ("o", real(rows.o, rows.o_paths, rows.o_drift)),
+        ("snap", real(rows.s_by_row, rows.s_by_row_paths, rows.s_by_row_drift)),
+    ];
     match inputs.word("live_state") {
-        "advanced" => tensors.push(("s", real(rows.s, rows.s_paths))),
+        "advanced" => tensors.push(("s", real(rows.s, rows.s_paths, drift))),
         "kept" => {}
         other => panic!("option `live_state` is `{other}`; the reference knows advanced and kept"),
     }
     Outputs { tensors }
+}
+
+/// D of the final state, `[slots,Hv,Dv,Dk]`: that of each sequence's last row.
+fn drift_of_slots(rows: &Recurrence, slot_count: usize, sequences: &[Sequence]) -> Vec<f64> {
+    let mut drift = vec![0.0; rows.s.len()];
+    for sequence in sequences.iter().filter(|sequence| sequence.row_count > 0) {
+        let Some(slot) = sequence.slot else { continue };
+        let last = (sequence.first_row + sequence.row_count - 1) * slot_count;
+        drift[slot * slot_count..(slot + 1) * slot_count]
+            .copy_from_slice(&rows.s_by_row_drift[last..last + slot_count]);
+    }
+    drift
 }

@@ -7,12 +7,15 @@
 //! ```
 //!
 //! Magnitudes: `paths` of δ is β(|v| + α M_{t−1}|k|), M as in `gated_delta_rule`; of a folded state it is
-//! the same sum with |δ||k|; `exponential` of α is α where it is computed.
+//! the same sum with |δ||k|; `stored`, in roundoffs of the state's type, is R of an output, β α R_{t−1}|k|
+//! of δ, D of a state; `exponential` of α is α where it is computed.
 
-use super::gated_delta_rule::{HeadMap, Heads, Recurrence, Sequence, gated_delta_rule_by_row};
+use super::gated_delta_rule::{
+    HeadMap, Heads, Recurrence, Sequence, StateType, gated_delta_rule_by_row,
+};
 use super::gates::Gates;
 use super::gdn_chunk::end_to_end;
-use super::inputs::{GatedDeltaInputs, largest_state};
+use super::inputs::GatedDeltaInputs;
 use crate::{Expected, Inputs, Outputs};
 
 /// By the option `phase`:
@@ -45,8 +48,25 @@ pub fn gdn_write_on_accept(inputs: &Inputs) -> Outputs {
     }
 }
 
-fn real(value: Vec<f64>, magnitude: &'static str, of: Vec<f64>) -> Expected {
-    Expected::Real { value, magnitudes: vec![(magnitude, of)], measures: Vec::new() }
+/// Values that narrow states were read for, or that are one.
+fn carried(Carried { value, paths, stored }: Carried) -> Expected {
+    let magnitudes = vec![("paths", paths), ("stored", stored)];
+    Expected::Real { value, magnitudes, measures: Vec::new() }
+}
+
+/// Numbers with their magnitudes `paths` and `stored`.
+struct Carried {
+    value: Vec<f64>,
+    paths: Vec<f64>,
+    stored: Vec<f64>,
+}
+
+impl Carried {
+    /// What is given, exactly.
+    fn of_initial(value: Vec<f64>) -> Carried {
+        let paths = value.iter().map(|value| value.abs()).collect();
+        Carried { paths, stored: vec![0.0; value.len()], value }
+    }
 }
 
 /// Everything of a verify, and its recurrence row by row.
@@ -56,6 +76,7 @@ struct Verify<'a> {
     initial: Vec<f64>,
     alpha: Vec<f64>,
     sequences: Vec<Sequence>,
+    kept: StateType,
     rows: Recurrence,
 }
 
@@ -73,19 +94,19 @@ impl<'a> Verify<'a> {
         let read = GatedDeltaInputs::read(inputs, log_decay);
         let initial = inputs.tensor("s").to_f64();
         let sequences = end_to_end(inputs.list("seq_len"), inputs.list("slot"));
+        let kept = StateType::of(inputs.tensor("s").dtype);
         let rows = gated_delta_rule_by_row(
             read.heads,
             read.rows(),
             &sequences,
             read.slots,
             Some(&initial),
-            largest_state(inputs.tensor("s").dtype),
+            kept,
         );
-        Verify { inputs, read, initial, alpha, sequences, rows }
+        Verify { inputs, read, initial, alpha, sequences, kept, rows }
     }
 
     fn stash(&self) -> Vec<(&'static str, Expected)> {
-        let (delta, paths) = self.deltas();
         let key = self.inputs.tensor("k");
         let keys = (0..key.count()).map(|at| {
             u64::from((key.dtype.to_f64(key.bits(at)) as f32).to_bits()) // exact: a wider type
@@ -93,67 +114,84 @@ impl<'a> Verify<'a> {
         let computed = self.inputs.word("gate_form") == "log";
         let exponential = self.alpha.iter().map(|a| if computed { *a } else { 0.0 }).collect();
         let engaged = self.sequences.iter().map(|s| u64::from(s.slot.is_some())).collect();
+        let alpha = Expected::Real {
+            value: self.alpha.clone(),
+            magnitudes: vec![("exponential", exponential)],
+            measures: Vec::new(),
+        };
+        let o = Carried {
+            value: self.rows.o.clone(),
+            paths: self.rows.o_paths.clone(),
+            stored: self.rows.o_drift.clone(),
+        };
         vec![
-            ("o", real(self.rows.o.clone(), "paths", self.rows.o_paths.clone())),
-            ("stash_alpha", real(self.alpha.clone(), "exponential", exponential)),
-            ("stash_delta", real(delta, "paths", paths)),
+            ("o", carried(o)),
+            ("stash_alpha", alpha),
+            ("stash_delta", carried(self.deltas())),
             ("stash_key", Expected::Bits(keys.collect())),
             ("engaged", Expected::Bits(engaged)),
         ]
     }
 
-    /// δ and its magnitude, `[rows,Hv,Dv]`.
-    fn deltas(&self) -> (Vec<f64>, Vec<f64>) {
+    /// δ, `[rows,Hv,Dv]`.
+    fn deltas(&self) -> Carried {
         let Heads { key_heads, value_heads, key_dim, value_dim, .. } = self.read.heads;
         let rows = self.read.rows();
-        let slot_count = self.read.heads.slot_count();
-        let mut delta = vec![0.0; rows.v.len()];
-        let mut magnitude = delta.clone();
-        for sequence in &self.sequences {
-            let Some(slot) = sequence.slot else { continue };
+        let mut delta = Carried::of_initial(vec![0.0; rows.v.len()]);
+        for (sequence, slot) in self.sequences.iter().filter_map(|s| Some((s, s.slot?))) {
             for row in sequence.first_row..sequence.first_row + sequence.row_count {
-                let (before, paths) = if row == sequence.first_row {
-                    let own = &self.initial[slot * slot_count..(slot + 1) * slot_count];
-                    (own, own)
-                } else {
-                    let own = (row - 1) * slot_count..row * slot_count;
-                    (&self.rows.s_by_row[own.clone()], &self.rows.s_by_row_paths[own])
-                };
+                let before = self.before(sequence, slot, row);
                 for head in 0..value_heads {
                     let keys = (row * key_heads + self.read.heads.key_head(head)) * key_dim;
                     let k = &rows.k[keys..keys + key_dim];
                     let gate = row * value_heads + head;
+                    let (alpha, beta) = (self.alpha[gate], rows.beta[gate]);
                     for value in 0..value_dim {
                         let at = (head * value_dim + value) * key_dim;
                         let dot = |of: &[f64], part: fn(f64) -> f64| -> f64 {
                             of[at..at + key_dim].iter().zip(k).map(|(s, k)| part(s * k)).sum()
                         };
-                        let (alpha, beta) = (self.alpha[gate], rows.beta[gate]);
                         let out = gate * value_dim + value;
-                        delta[out] = beta * (rows.v[out] - alpha * dot(before, |x| x));
-                        magnitude[out] = beta * (rows.v[out].abs() + alpha * dot(paths, f64::abs));
+                        let recalled_paths = alpha * dot(&before.paths, f64::abs);
+                        delta.value[out] = beta * (rows.v[out] - alpha * dot(&before.value, |x| x));
+                        delta.paths[out] = beta * (rows.v[out].abs() + recalled_paths);
+                        delta.stored[out] = beta * alpha * dot(&before.stored, f64::abs);
                     }
                 }
             }
         }
-        (delta, magnitude)
+        delta
+    }
+
+    /// The state that a row of a sequence reads, with M and R.
+    fn before(&self, sequence: &Sequence, slot: usize, row: usize) -> Carried {
+        let slot_count = self.read.heads.slot_count();
+        if row == sequence.first_row {
+            let own = &self.initial[slot * slot_count..(slot + 1) * slot_count];
+            return Carried::of_initial(own.to_vec());
+        }
+        let own = (row - 1) * slot_count..row * slot_count;
+        let value = self.rows.s_by_row[own.clone()].to_vec();
+        let drift = &self.rows.s_by_row_drift[own.clone()];
+        let stored = drift.iter().zip(&value).map(|(d, s)| self.kept.rounded(*d, *s)).collect();
+        Carried { value, paths: self.rows.s_by_row_paths[own].to_vec(), stored }
     }
 
     /// The state after the first rows of each sequence, as many as `accepted` says and there are.
     fn accepted_state(&self, accepted: &[i64]) -> Expected {
         let slot_count = self.read.heads.slot_count();
-        let mut state = self.initial.clone();
-        let mut paths: Vec<f64> = state.iter().map(|s| s.abs()).collect();
+        let mut state = Carried::of_initial(self.initial.clone());
         for (sequence, accepted) in self.sequences.iter().zip(accepted) {
             let rows = sequence.row_count.min(usize::try_from(*accepted).unwrap_or(0));
             let (Some(slot), true) = (sequence.slot, rows > 0) else { continue };
             let own = slot * slot_count..(slot + 1) * slot_count;
             let row = sequence.first_row + rows - 1;
             let after = row * slot_count..(row + 1) * slot_count;
-            state[own.clone()].copy_from_slice(&self.rows.s_by_row[after.clone()]);
-            paths[own].copy_from_slice(&self.rows.s_by_row_paths[after]);
+            state.value[own.clone()].copy_from_slice(&self.rows.s_by_row[after.clone()]);
+            state.paths[own.clone()].copy_from_slice(&self.rows.s_by_row_paths[after.clone()]);
+            state.stored[own].copy_from_slice(&self.rows.s_by_row_drift[after]);
         }
-        real(state, "paths", paths)
+        carried(state)
     }
 }
 
@@ -169,10 +207,9 @@ fn fold(inputs: &Inputs) -> Expected {
     };
     let [alpha, delta, key, snap] = ["stash_alpha", "stash_delta", "stash_key", "snap"]
         .map(|tensor| inputs.tensor(tensor).to_f64());
-    let mut state = inputs.tensor("s").to_f64();
-    let mut paths: Vec<f64> = state.iter().map(|s| s.abs()).collect();
+    let mut state = Carried::of_initial(inputs.tensor("s").to_f64());
     let slot_count = heads.slot_count();
-    let largest = largest_state(inputs.tensor("s").dtype);
+    let kept_type = StateType::of(inputs.tensor("s").dtype);
     let sequences = end_to_end(inputs.list("seq_len"), inputs.list("slot"));
     for (n, sequence) in sequences.iter().enumerate() {
         let accepted = usize::try_from(inputs.list("accepted")[n]).unwrap_or(0);
@@ -182,25 +219,31 @@ fn fold(inputs: &Inputs) -> Expected {
         if inputs.list("engaged")[n] == 0 {
             if kept < sequence.row_count {
                 let row = sequence.first_row + kept - 1;
-                state[own.clone()].copy_from_slice(&snap[row * slot_count..(row + 1) * slot_count]);
+                state.value[own.clone()]
+                    .copy_from_slice(&snap[row * slot_count..(row + 1) * slot_count]);
             }
-            paths[own].fill(0.0); // a copy
+            state.paths[own].fill(0.0); // a copy
             continue;
         }
-        for row in sequence.first_row..sequence.first_row + kept {
-            for at in 0..slot_count {
-                let (channel, of_key) = (at / heads.key_dim, at % heads.key_dim);
-                let head = channel / heads.value_dim;
+        for at in 0..slot_count {
+            let (channel, of_key) = (at / heads.key_dim, at % heads.key_dim);
+            let head = channel / heads.value_dim;
+            let element = own.start + at;
+            let mut rounded = 0.0; // R
+            for row in sequence.first_row..sequence.first_row + kept {
                 let a = alpha[row * heads.value_heads + head];
                 let written = delta[row * heads.value_heads * heads.value_dim + channel]
                     * key[(row * heads.key_heads + heads.key_head(head)) * heads.key_dim + of_key];
-                let (s, m) = (&mut state[own.start + at], &mut paths[own.start + at]);
-                (*s, *m) = (a * *s + written, a * *m + written.abs());
-                if s.is_finite() {
-                    *s = s.clamp(-largest, largest);
+                let mut value = a * state.value[element] + written;
+                if value.is_finite() {
+                    value = value.clamp(-kept_type.largest, kept_type.largest);
                 }
+                state.value[element] = value;
+                state.paths[element] = a * state.paths[element] + written.abs();
+                state.stored[element] = a * rounded;
+                rounded = kept_type.rounded(state.stored[element], value);
             }
         }
     }
-    real(state, "paths", paths)
+    carried(state)
 }

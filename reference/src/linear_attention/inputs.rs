@@ -2,12 +2,6 @@
 
 use super::gated_delta_rule::{HeadMap, Heads, Rows};
 use crate::Inputs;
-use contracts::dtype::DType;
-
-/// Where what is finite of a state of this type stops when it is stored (§1): an f16 state saturates.
-pub(super) fn largest_state(dtype: DType) -> f64 {
-    if dtype == DType::F16 { DType::F16.largest_finite() } else { f64::INFINITY }
-}
 
 /// The row tensors as f64.
 pub(super) struct GatedDeltaInputs {
