@@ -216,7 +216,7 @@ pub fn check_text(root: &Path, stem: &str, ptx: &str, text: &str) -> Result<(), 
     if header.source != sources::hash(root, &source, &sources::read(root, &source)?)? {
         return stale("the source or a header it includes");
     }
-    if header.target != compile::TARGET || header.flags != compile::FLAGS {
+    if header.target != compile::target(stem) || header.flags != compile::FLAGS {
         return stale("the compiler's target or flags");
     }
     Ok(())
