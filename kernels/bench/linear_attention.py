@@ -91,7 +91,7 @@ class GdnChunk:
         tile = min(dim, 64)
         arguments = (x["q"], x["k"], x["v"], self.decays, self.t, self.p, self.cu_seqlens, self.slot_of, x["s"], x["o"], keys, keys, values, state, values, self.chunk_rows, key_heads, heads, dim, 0, 0, 0, self.scale)
         if hopper:
-            shared = 24 * 8192 + 5 * 64 * 8 + 14 * 8
+            shared = 24 * 8192 + 64 * 144 + 5 * 64 * 8 + 14 * 8
             self.hopper.launch(f"gdn_chunk_inter_hopper_{self.io}_k{dim}", self.batch * heads * dim // tile, 384, shared, *arguments)
             return
         shared = 2 * (64 * 2 * (2 * dim + 64 + 128) + 2 * 64 * 8 + 4 * 512 * (dim // 16 + 4 + 1))

@@ -40,7 +40,11 @@ struct HopperTiles {
   static constexpr int kDelta = 2 * kSwizzledTileBytes;
   static constexpr int kHandBytes = 3 * kSwizzledTileBytes;
 
-  static constexpr int kCarryDecays = kHand + kHandPlaces * kHandBytes;
+  // o on its way out, rows padded against bank conflicts.
+  static constexpr int kOut = kHand + kHandPlaces * kHandBytes;
+  static constexpr int kOutRowBytes = (kMostValues + kCopyElements) * 2;
+
+  static constexpr int kCarryDecays = kOut + kMostChunkRows * kOutRowBytes;
   static constexpr int kReadDecays = kCarryDecays + kCarryPlaces * kDecaysBytes;
   // mbarriers: a ring's places are full, then empty.
   static constexpr int kCarryFull = kReadDecays + kReadPlaces * kDecaysBytes;
@@ -79,6 +83,7 @@ __device__ __forceinline__ void bring_tile(unsigned tile, const T* from, i64 str
   bring_rows<kSquareChunks, kPairThreads, false, TRIANGLE>(tile, from, stride, n, kSquareChunkBits,
                                                            thread);
   const int brought = (n + kBlockRows - 1) & -kBlockRows;
+#pragma unroll 1
   for (int at = brought * kSquareChunks + thread; at < kMostChunkRows * kSquareChunks;
        at += kPairThreads) {
     copy_async(tile + at * kCopyBytes, from, 0);
@@ -174,20 +179,29 @@ __device__ __forceinline__ void carry_chunk_hopper(float (&state)[16][4], unsign
 #pragma unroll
     for (int e = 0; e < 4; ++e) state[i][e] *= decay;
   }
+  // What comes between the products is loaded beside the first.
+  unsigned values[kRowBlocks][4];
+  float4 pair_decays[2 * kRowBlocks];  // of two rows
+#pragma unroll
+  for (int block = 0; block < kRowBlocks; ++block) {
+    tile_lane.load_transpose(values[block], tiles + HopperTiles::kValues, block, warp);
+  }
+#pragma unroll
+  for (int i = 0; i < 2 * kRowBlocks; ++i) {
+    pair_decays[i] = shared4(reinterpret_cast<const float*>(decays + 8 * i + column0));
+  }
   products_arrive(memory);
 
   // X = V - e^G (K S^T), values by rows.
   unsigned change[kRowBlocks][4];
 #pragma unroll
   for (int block = 0; block < kRowBlocks; ++block) {
-    unsigned values[4];
-    tile_lane.load_transpose(values, tiles + HopperTiles::kValues, block, warp);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float(&x)[4] = memory[2 * block + half];
-      const float4 two = shared4(
-          reinterpret_cast<const float*>(decays + kBlockRows * block + 8 * half + column0));
-      const float2 upper = unpacked<T>(values[half]), lower = unpacked<T>(values[2 + half]);
+      const float4 two = pair_decays[2 * block + half];
+      const float2 upper = unpacked<T>(values[block][half]);
+      const float2 lower = unpacked<T>(values[block][2 + half]);
       x[0] = fmaf(-two.x, x[0], upper.x);
       x[1] = fmaf(-two.z, x[1], upper.y);
       x[2] = fmaf(-two.x, x[2], lower.x);
@@ -214,8 +228,7 @@ __device__ __forceinline__ void carry_chunk_hopper(float (&state)[16][4], unsign
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float(&d)[4] = delta[2 * block + half];
-      const float4 two = shared4(
-          reinterpret_cast<const float*>(decays + kBlockRows * block + 8 * half + column0));
+      const float4 two = pair_decays[2 * block + half];
       d[0] *= two.y, d[1] *= two.w, d[2] *= two.y, d[3] *= two.w;
     }
     pack_block<T>(decayed[block], delta[2 * block], delta[2 * block + 1], kPlain);
@@ -255,6 +268,31 @@ __device__ __forceinline__ void carry(float (&state)[16][4], unsigned base,
   }
 }
 
+// A warp's 16 rows of o, of which `live` are in the chunk, from products' sums: through shared memory, so
+// that each row goes out as one line. `row_at`: the first of them.
+template <typename T>
+__device__ __forceinline__ void write_rows(unsigned staged, const unsigned (&rows)[4][4], int live,
+                                           T* row_at, i64 o_stride) {
+  const int lane = threadIdx.x & 31;
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) {
+    const int chunk = 2 * pair + (lane >> 4);
+    store_matrices(staged + (lane & 15) * HopperTiles::kOutRowBytes + chunk * kCopyBytes, rows[pair]);
+  }
+  __syncwarp();
+#pragma unroll
+  for (int pass = 0; pass < 4; ++pass) {
+    const int row = 4 * pass + (lane >> 3), chunk = lane & 7;
+    unsigned x[4];
+    load_shared4(x, staged + row * HopperTiles::kOutRowBytes + chunk * kCopyBytes);
+    if (row < live) {
+      *reinterpret_cast<uint4*>(row_at + row * o_stride + chunk * kCopyElements) =
+          make_uint4(x[0], x[1], x[2], x[3]);
+    }
+  }
+  __syncwarp();  // the next chunk's rows may take their place
+}
+
 // o = scale (e^G Q S^T + P delta), rows by values.
 template <typename T>
 __device__ __forceinline__ void read(unsigned base, const unsigned char* shared,
@@ -262,7 +300,9 @@ __device__ __forceinline__ void read(unsigned base, const unsigned char* shared,
                                      float scale) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
   const int own_row = kBlockRows * warp + (lane >> 2);
-  T* o_at = o + own_row * o_stride + 2 * (lane & 3);
+  T* o_at = o + kBlockRows * warp * o_stride;
+  const unsigned staged =
+      base + HopperTiles::kOut + kBlockRows * warp * HopperTiles::kOutRowBytes;
   RingPlace<kReadPlaces> ring;
   RingPlace<kHandPlaces> hands;
   for (int chunk = 0; chunk < chunks; ++chunk, ring.next(), hands.next()) {
@@ -295,27 +335,27 @@ __device__ __forceinline__ void read(unsigned base, const unsigned char* shared,
     warp_arrives(base + HopperTiles::kHandEmpty + 8 * hands.place);
     warp_arrives(base + HopperTiles::kReadEmpty + 8 * ring.place);
 
+    unsigned rows[4][4];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (own_row + 8 * half < n) {
+    for (int tile = 0; tile < 8; ++tile) {
 #pragma unroll
-        for (int tile = 0; tile < 8; ++tile) {
-          float x[2];
+      for (int half = 0; half < 2; ++half) {
+        float x[2];
 #pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            x[e] = fmaf(before[half], out[tile][2 * half + e], scale * within[tile][2 * half + e]);
-          }
-          *reinterpret_cast<unsigned*>(o_at + 8 * half * o_stride + 8 * tile) =
-              packed<T>(x[0], x[1]);
+        for (int e = 0; e < 2; ++e) {
+          x[e] = fmaf(before[half], out[tile][2 * half + e], scale * within[tile][2 * half + e]);
         }
+        rows[tile >> 1][2 * (tile & 1) + half] = packed<T>(x[0], x[1]);
       }
     }
+    write_rows(staged, rows, n - kBlockRows * warp, o_at, o_stride);
     o_at += from.chunk_rows * o_stride;
   }
 }
 
 // Zeros where no copy comes: the blocks of T and P above the diagonal, in all places.
 __device__ __forceinline__ void clear_upper_blocks(unsigned tile) {
+#pragma unroll 1
   for (int at = threadIdx.x; at < kMostChunkRows * kSquareChunks; at += kHopperThreads) {
     const int row = at / kSquareChunks, chunk = at % kSquareChunks;
     if (chunk >= 2 * (row / kBlockRows + 1)) {

@@ -348,9 +348,9 @@ fn inter_shared_bytes(key_dim: u32) -> u32 {
 }
 
 /// `HopperTiles` of the source: tiles of 8 KiB, four in each of three places for the state, three in
-/// each of two for o and for what is handed over; decays of five places; 14 mbarriers.
+/// each of two for o and for what is handed over; 64 padded rows of o; decays of five places; 14 mbarriers.
 fn hopper_shared_bytes() -> u32 {
-    (3 * 4 + 2 * 3 + 2 * 3) * 8192 + 5 * 64 * 8 + 14 * 8
+    (3 * 4 + 2 * 3 + 2 * 3) * 8192 + 64 * 144 + 5 * 64 * 8 + 14 * 8
 }
 
 fn scratch(name: &'static str, dtype: DType, shape: &[u64]) -> Scratch {
