@@ -16,6 +16,7 @@ use super::{
 };
 use crate::arena::Arena;
 use crate::call::Call;
+use crate::compile;
 use crate::launch::{Launch, Plan};
 use cudarc::driver::DriverError;
 use driver::{Driver, Function, LoadedModule, Prepared};
@@ -205,6 +206,7 @@ impl CudaBackend {
         let loaded = match self.loaded.entry(launch.module.to_owned()) {
             Entry::Occupied(present) => present.into_mut(),
             Entry::Vacant(absent) => {
+                admit(&self.driver, launch.module)?;
                 let text = self.modules.text(launch.module)?;
                 let module = self.driver.load(text);
                 let module =
@@ -428,6 +430,17 @@ fn pieces(ranges: &[Range<u64>]) -> impl Iterator<Item = Range<u64>> {
             .step_by(PIECE_BYTES as usize)
             .map(move |start| start..(start + PIECE_BYTES).min(end))
     })
+}
+
+/// Refuses a module written for another generation of GPUs than the device's.
+fn admit(driver: &Driver, module: &str) -> Result<(), BackendError> {
+    let Some(demanded) = compile::only_on(module) else { return Ok(()) };
+    let found = driver.compute_capability();
+    let found = found.map_err(|error| driver_error("asking for the compute capability", error))?;
+    if found == demanded {
+        return Ok(());
+    }
+    Err(BackendError::OtherDevice { module: module.to_owned(), demanded, found })
 }
 
 fn driver_error(doing: &'static str, error: DriverError) -> BackendError {

@@ -156,6 +156,15 @@ pub enum BackendError {
         /// Why, in one paragraph.
         reason: String,
     },
+    /// The module is written for one generation of GPUs, and the device is of another.
+    OtherDevice {
+        /// The module.
+        module: String,
+        /// Compute capability it demands.
+        demanded: (i32, i32),
+        /// The device's.
+        found: (i32, i32),
+    },
     /// An earlier fault took the GPU's context with it.
     DeviceLost {
         /// That fault.
@@ -332,6 +341,12 @@ impl fmt::Display for BackendError {
                 write!(f, "entry `{entry}` cannot be launched: {why}")
             }
             BackendError::NoDevice { reason } => write!(f, "no usable GPU: {reason}"),
+            BackendError::OtherDevice { module, demanded, found } => write!(
+                f,
+                "module `{module}` demands compute capability {}.{}; the device has {}.{}: take a portable \
+                 variant of the kernel",
+                demanded.0, demanded.1, found.0, found.1
+            ),
             BackendError::DeviceLost { reason } => {
                 write!(
                     f,
