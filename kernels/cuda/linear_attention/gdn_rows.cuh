@@ -14,12 +14,16 @@ constexpr int kRowsPerPass = 32 / kLanesPerRow;
 constexpr int kTileValues = 32;
 constexpr int kStagedRows = 16;
 
-// Rows of the state a lane of a round holds a share of, so many that eight sequences' f32 states fit the
-// registers of a GPU at a time; and blocks of a multiprocessor.
+// Rows of the state a lane of a round holds a share of, so many that eight sequences' f32 states fit
+// the registers of a GPU at a time; a block's threads; and a multiprocessor's blocks.
 template <typename S>
 constexpr int kPasses = sizeof(S) == 4 ? 8 : 4;
+template <int PASSES>
+constexpr int kThreadsOf = 32 * kTileValues / (kRowsPerPass * PASSES);
 template <typename S>
-constexpr int kBlocks = sizeof(S) == 4 ? 12 : 8;
+constexpr int kRoundThreads = kThreadsOf<kPasses<S>>;
+template <typename S>
+constexpr int kRoundBlocks = sizeof(S) == 4 ? 12 : 8;
 
 // Sums of every pass over the eight lanes of a row, each lane left with its own pass's: halves are
 // exchanged while more than one is held. The order is that of a butterfly, farthest lanes first.
@@ -57,7 +61,10 @@ __device__ __forceinline__ float4 staged4(unsigned at, const float*) {
 template <typename T>
 __device__ __forceinline__ float4 staged4(unsigned at, const T* type) {
   uint2 words;
-  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(words.x), "=r"(words.y) : "r"(at) : "memory");
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+               : "=r"(words.x), "=r"(words.y)
+               : "r"(at)
+               : "memory");
   const float2 low = unpack2(words.x, type), high = unpack2(words.y, type);
   return make_float4(low.x, low.y, high.x, high.y);
 }
@@ -80,7 +87,7 @@ __device__ __forceinline__ float staged_value(unsigned at, int index) {
 template <typename S, int DK, int PASSES>
 struct Rows {
   static constexpr int kPasses = PASSES;
-  static constexpr int kThreads = 32 * kTileValues / (kRowsPerPass * kPasses);
+  static constexpr int kThreads = kThreadsOf<kPasses>;
   static constexpr int kLanesPerPass = kLanesPerRow / kPasses;
   static constexpr int kShare = DK / kLanesPerRow;  // elements of a state row a lane holds
   static constexpr int kVector = sizeof(S) == 2 && kShare % 8 == 0 ? 8 : 4;

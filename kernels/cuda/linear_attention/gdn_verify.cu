@@ -22,7 +22,8 @@
 // begins with 0, never decreases and ends within the rows: the caller's obligations.
 //
 // Eight lanes hold a state row and a block 32 rows of a head, as in gdn_decode: a row of the state never
-// meets another, so it stays in registers from the first row of the round to the last.
+// meets another, so it stays in registers from the first row of the round to the last. What the round's
+// rows bring is staged before the first is used, and a row's output is summed with the next one's memory.
 #include "gdn_rows.cuh"
 
 
@@ -123,7 +124,7 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
 }
 
 #define GDN_VERIFY(NAME, T, S, DK)                                                                \
-  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kPasses<S>>::kThreads, kBlocks<S>)                                      \
+  extern "C" __global__ void __launch_bounds__(kRoundThreads<S>, kRoundBlocks<S>)                \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,            \
            const float* __restrict__ decay, const float* __restrict__ beta, S* s, S* snap,       \
            const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, T* o,           \

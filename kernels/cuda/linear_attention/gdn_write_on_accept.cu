@@ -241,13 +241,14 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
 
 extern "C" __global__ void __launch_bounds__(kClearThreads)
     gdn_write_on_accept_clear(int* engaged, int sequences) {
-  for (int n = blockIdx.x * kClearThreads + threadIdx.x; n < sequences; n += gridDim.x * kClearThreads) {
+  for (int n = blockIdx.x * kClearThreads + threadIdx.x; n < sequences;
+       n += gridDim.x * kClearThreads) {
     engaged[n] = 0;
   }
 }
 
 #define VERIFY(NAME, T, S, DK)                                                                     \
-  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kPasses<S>>::kThreads, kBlocks<S>)                                       \
+  extern "C" __global__ void __launch_bounds__(kRoundThreads<S>, kRoundBlocks<S>)                 \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,             \
            const float* __restrict__ decay, const float* __restrict__ beta,                       \
            const S* __restrict__ s, const void* __restrict__ cu_seqlens,                          \
@@ -265,7 +266,7 @@ extern "C" __global__ void __launch_bounds__(kClearThreads)
   }
 
 #define FOLD(NAME, S, DK)                                                                          \
-  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kFoldPasses>::kThreads, kFoldBlocks)                                       \
+  extern "C" __global__ void __launch_bounds__(kThreadsOf<kFoldPasses>, kFoldBlocks)              \
       NAME(S* s, const S* __restrict__ snap, const void* __restrict__ cu_seqlens,                 \
            const i64* __restrict__ slot_of, const int* __restrict__ accepted,                     \
            const int* __restrict__ engaged, const float* __restrict__ stash_alpha,                \

@@ -2,11 +2,11 @@
 //
 // A block per chunk and value head, a warp per 16 rows. A decay between two rows is a product of single
 // rows' e^g, so no factor exceeds 1, whatever g is, and no sums are subtracted. L and P, whose decays
-// differ by channel, are products of decayed rows, rounded to bf16 one channel by itself: of two rows,
-// the later is decayed from a border between them, the earlier to it. Within a warp's rows that border is where a half of 16, 8, 4 or 2 rows ends; left
-// of its diagonal block, where the column's block ends, and the blocks between are a factor of their
-// own. T is made as gdn_chunk's (gdn_chunk_intra.cuh), and every row that the second launch takes is
-// rounded once.
+// differ by channel, are products of decayed rows that are rounded to bf16: of two rows, the later is
+// decayed from a border between them, the earlier to it. Within a warp's rows that border is where a
+// half of 16, 8, 4 or 2 rows ends; left of its diagonal block, where the column's block ends, and the
+// blocks between are a factor of their own. T is made as gdn_chunk's (gdn_chunk_intra.cuh), and every
+// row that the second launch takes is rounded once.
 //
 // A lane has four neighbouring channels of rows r and r + 8 of its warp's, r = lane / 4, as the
 // products' operands want them: which channel is which place of a sum is one for both sides.
@@ -15,9 +15,9 @@
 #include "gdn_chunk_intra.cuh"
 #include "kda_chunk_f32.cuh"
 
-constexpr int kOwnChannels = 4;                    // of a lane
-constexpr int kStepChannels = 4 * kOwnChannels;    // of a warp
-constexpr int kLaterBlocks = kRowBlocks - 1;       // that have blocks before them
+constexpr int kOwnChannels = 4;                  // of a lane
+constexpr int kStepChannels = 4 * kOwnChannels;  // of a warp
+constexpr int kLaterBlocks = kRowBlocks - 1;     // that have blocks before them
 
 using Own = float[2][kOwnChannels];  // rows r and r + 8
 
@@ -130,7 +130,8 @@ __device__ __forceinline__ void add_within(BlockSums& sums, const Own& key, cons
 // Shared memory: the decayed rows a later step takes, four floats a lane, step after step; then the
 // square and the triangles. Rows of the first warp have no earlier block, of the last no later.
 struct IntraPlaces {
-  float4 *earlier, *later;  // [3][steps][4][32]: rows from their block's start; [3][steps][2][32]: to its end
+  float4* earlier;  // [3][steps][4][32]: k, then q, from their block's start
+  float4* later;    // [3][steps][2][32]: k to its block's end
   int steps;
 
   __device__ __forceinline__ float4* from_start(int block, int step) const {
