@@ -32,12 +32,12 @@ pub enum MemorySpace {
     Param,
 }
 
-/// A place in a buffer; the offset may lie outside it.
+/// A place in a buffer, or in a variable of the module; the offset may lie outside it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BufferPlace {
-    /// The buffer.
+    /// The buffer; [`BufferId::VARIABLE`] for a variable.
     pub id: BufferId,
-    /// Its name.
+    /// Its name; a variable's with its space.
     pub name: String,
     /// Byte offset from its base.
     pub offset: i64,
@@ -52,7 +52,7 @@ pub enum FaultKind {
     OutOfBounds {
         /// Where.
         space: MemorySpace,
-        /// Nearest buffer, for global memory.
+        /// Nearest buffer, for global memory; or the module's variable.
         buffer: Option<BufferPlace>,
         /// The address (an offset for shared, local and parameter memory).
         address: u64,
@@ -99,6 +99,8 @@ pub enum FaultKind {
     ConstWrite {
         /// Byte offset in the module's variables.
         offset: u64,
+        /// The variable, and where in it.
+        variable: Option<BufferPlace>,
     },
     /// Two threads touch shared memory without a barrier between.
     SharedRace {
@@ -142,7 +144,7 @@ pub enum FaultKind {
     /// Threads of two blocks touch a byte, one of them storing to it, and no fence with a flag
     /// orders them.
     BlockRace {
-        /// The byte, where a buffer holds it and not a variable of the module.
+        /// The byte, in a buffer or a variable of the module.
         buffer: Option<BufferPlace>,
         /// Its address.
         address: u64,
@@ -152,7 +154,7 @@ pub enum FaultKind {
     /// Threads of two warps of a block touch a byte of global memory, one of them storing to it, and
     /// no barrier orders them.
     WarpRace {
-        /// The byte, where a buffer holds it and not a variable of the module.
+        /// The byte, in a buffer or a variable of the module.
         buffer: Option<BufferPlace>,
         /// Its address.
         address: u64,
@@ -294,8 +296,13 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// The buffer it happened in, or nearest to, where it concerns global memory.
+    /// The buffer it happened in, or nearest to, where it concerns one.
     pub fn buffer(&self) -> Option<&BufferPlace> {
+        self.place().filter(|place| place.id != BufferId::VARIABLE)
+    }
+
+    /// The same, or the module's variable.
+    fn place(&self) -> Option<&BufferPlace> {
         match self {
             FaultKind::OutOfBounds { buffer, .. }
             | FaultKind::Misaligned { buffer, .. }

@@ -10,6 +10,11 @@ use std::ops::Range;
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Debug, Hash)]
 pub struct BufferId(pub u32);
 
+impl BufferId {
+    /// Stands for a variable of the module, which no memory holds.
+    pub const VARIABLE: BufferId = BufferId(u32::MAX);
+}
+
 /// The shadow marks of one byte.
 pub mod marks {
     /// The byte has a defined value.

@@ -216,6 +216,17 @@ pub struct Module {
     pub(crate) data: Vec<u8>,
     /// Which of those bytes a thread may store to (`.global` ones).
     pub(crate) writable: Vec<bool>,
+    /// Where each lies, in order.
+    pub(crate) variables: Vec<Placed>,
+}
+
+/// A `.global` or `.const` variable of a module.
+pub(crate) struct Placed {
+    pub name: String,
+    pub is_const: bool,
+    /// Of its first byte.
+    pub start: u64,
+    pub len_bytes: u64,
 }
 
 impl Module {
@@ -249,6 +260,7 @@ impl Module {
             sites: tree.sites,
             data: lowered.data,
             writable: lowered.writable,
+            variables: lowered.variables,
         })
     }
 
@@ -260,6 +272,15 @@ impl Module {
     /// The kernel of that name.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.by_name.get(name).map(|&i| &self.entries[i])
+    }
+
+    /// The variable that holds a byte, or the last before it.
+    pub(crate) fn variable(&self, offset: u64) -> Option<&Placed> {
+        let behind = self.variables.partition_point(|variable| variable.start <= offset);
+        self.variables[..behind]
+            .iter()
+            .rev()
+            .find(|variable| variable.len_bytes != 0 || variable.start == offset)
     }
 
     pub(crate) fn source(&self, place: Place) -> Option<SourceLine> {

@@ -147,7 +147,13 @@ impl<'a> Parser<'a> {
                 continue;
             }
             match self.word("a directive")? {
-                ".version" | ".target" | ".address_size" => {
+                ".target" => {
+                    let target = self.peek().text;
+                    tree.target = target.strip_prefix("sm_").map(|_| target);
+                    self.at -= 1;
+                    self.skip_line();
+                }
+                ".version" | ".address_size" => {
                     self.at -= 1;
                     self.skip_line();
                 }
@@ -546,12 +552,27 @@ impl<'a> Parser<'a> {
                 Ok(())
             }
             ".reg" => {
-                let kind = match glued {
+                let mut kind = match glued {
                     Some(kind) => kind,
                     None => self.word("a register type")?.trim_start_matches('.'),
                 };
+                let vector = match kind {
+                    "v2" => Some(2),
+                    "v4" => Some(4),
+                    _ => None,
+                };
+                if vector.is_some() {
+                    kind = self.word("a register type")?.trim_start_matches('.');
+                }
                 loop {
                     let name = self.word("a register name")?;
+                    if let Some(len) = vector {
+                        out.push(Statement::VectorRegister(kind, name, len));
+                        if !self.eat(b',') {
+                            break;
+                        }
+                        continue;
+                    }
                     let mut count = None;
                     if self.eat(b'<') {
                         count = Some(self.integer32()?);

@@ -299,6 +299,17 @@ pub(crate) struct Access {
     pub strong: bool,
     /// `.release`: a fence comes before it.
     pub release: bool,
+    pub scope: Scope,
+}
+
+/// Among whom a strong access is one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Scope {
+    /// The threads of the GPU, or more.
+    #[default]
+    Wide,
+    Cluster,
+    Block,
 }
 
 impl Access {
@@ -341,6 +352,7 @@ pub(crate) struct Atomic {
     pub b: Reg,
     /// `.release` or `.acq_rel`: a fence comes before it.
     pub release: bool,
+    pub scope: Scope,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

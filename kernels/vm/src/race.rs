@@ -1,8 +1,8 @@
 //! Races on global memory: two accesses of one byte by threads of different blocks, or of different
 //! warps of one block, one of them a store, one of them weak (neither atomic nor `.volatile`,
-//! `.relaxed`, `.acquire`, `.release`), and nothing that orders the two. Blocks are ordered by a
-//! release and an acquire ([`order`] has the rules); weak stores of one value by two blocks are a
-//! race too, unless the bytes bear [`crate::marks::SAME_VALUE`]. Warps of a block are ordered by
+//! `.relaxed`, `.acquire`, `.release`; of the scope of a block, to other blocks), and nothing that
+//! orders the two. Blocks are ordered by a release and an acquire ([`order`] has the rules); weak
+//! stores of one value by two blocks are a race too, unless the bytes bear [`crate::marks::SAME_VALUE`]. Warps of a block are ordered by
 //! whatever may let one learn of the other: any barrier, of a part of the block too, any strong
 //! access of shared memory, any strong load of global memory or atomic there, any successful test of
 //! an mbarrier. A store of the value already there is no race among them, as in shared memory.
@@ -10,7 +10,7 @@
 //! No false alarms: every access of a block is compared with what really happened before it, and
 //! where order cannot be told, it is assumed. So these are missed: races of lanes of one warp but for
 //! those of one instruction, a flag between warps without a fence, a reader that two later ones
-//! replaced in the records, a scope of `.cta` on an atomic between blocks, and whatever follows
+//! replaced in the records, a scope of `.cluster` between clusters of several blocks, and whatever follows
 //! 2²² blocks, or accesses that differ in instruction, warp, block or the fences before them. Bytes
 //! that nobody may store to are not recorded, and nothing is in launches of one warp.
 
@@ -43,6 +43,8 @@ struct Logged {
     /// Bytes of one lane.
     piece: u8,
     strong: bool,
+    /// Strong among the threads of the block alone.
+    narrow: bool,
     /// An earlier access to other bytes of the same cell, which this one's records stand for too.
     joint: Option<Earlier>,
 }
@@ -88,6 +90,8 @@ pub(crate) struct Act {
 pub(crate) struct Races {
     /// Accesses are recorded: the launch has several warps.
     pub on: bool,
+    /// The strong access under way is so among the threads of the block alone.
+    pub narrow: bool,
     /// Something in the kernel may order blocks: a fence or a release.
     synchronises: bool,
     log: Vec<Logged>,
@@ -125,7 +129,7 @@ impl Races {
         if self.next >= INDICES - LOG {
             return false;
         }
-        self.on = true;
+        (self.on, self.narrow) = (true, false);
         self.synchronises = synchronises;
         self.log.clear();
         self.blocks.clear();
@@ -142,6 +146,7 @@ impl Races {
             warp: 0,
             piece: 4,
             strong: false,
+            narrow: false,
             joint: None,
         };
         self.log.push(mark);
@@ -208,6 +213,7 @@ impl Races {
             warp: (me.thread / 32) as u8,
             piece: piece as u8,
             strong,
+            narrow: strong && self.narrow,
             joint: None,
         });
         if let Some(recent) = self.recent.get_mut(me.pc as usize) {
@@ -317,7 +323,7 @@ impl Races {
         if !lately {
             self.met_first = self.next;
         }
-        if self.synchronises {
+        if self.synchronises && !self.narrow {
             self.order.acquire(&mut self.standing, warp, address / 8);
         }
     }
@@ -325,7 +331,7 @@ impl Races {
     /// A strong store to it.
     #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn release(&mut self, warp: u32, address: u64, fenced: bool) {
-        if self.synchronises {
+        if self.synchronises && !self.narrow {
             if fenced {
                 self.order.fence(&mut self.standing, warp);
             }

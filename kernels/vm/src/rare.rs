@@ -1,7 +1,7 @@
 //! Operands of instructions whose cost lies in their work, not in their dispatch: products of
 //! warpgroups, mbarriers, printing, assertions. Kept apart so that the hot operations stay small.
 
-use crate::program::{Atomic, Factor, Reg, Slot, Sum};
+use crate::program::{Atomic, Factor, Reg, Scope, Slot, Sum};
 use crate::syntax::Space;
 
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub(crate) enum Rare {
     },
     /// A fence that orders the threads of the block alone.
     BlockFence,
+    /// A fence that orders the threads of the cluster.
+    ClusterFence,
     /// `fence.proxy.async`, in a module where the asynchronous proxy reads shared memory.
     ProxyFence,
     /// Stands before an instruction of a kernel with `wgmma`.
@@ -37,6 +39,8 @@ pub(crate) enum Rare {
         at: At,
         bytes: u32,
     },
+    /// `discard`: the 128 bytes from there hold nothing any more.
+    Discard(At),
     /// A call deeper than calls are inlined.
     TooDeep,
     /// A call through a pointer to no function that fits.
@@ -61,6 +65,7 @@ impl Rare {
     /// It may order blocks.
     pub fn releases(&self) -> bool {
         match self {
+            Rare::ClusterFence => true,
             Rare::Exchange(what) => what.release,
             Rare::Mbarrier(what) => what.release,
             _ => false,
@@ -188,6 +193,11 @@ pub(crate) enum Act {
 }
 
 impl Act {
+    /// What the thread, or its copies, did before goes with the phase.
+    pub fn arrives(self) -> bool {
+        matches!(self, Act::Arrive { .. } | Act::Copies { .. } | Act::Complete)
+    }
+
     /// It may be done to an mbarrier of another block of the cluster.
     pub fn reaches(self) -> bool {
         matches!(self, Act::Arrive { .. } | Act::Expect | Act::Complete)
@@ -314,6 +324,7 @@ pub(crate) struct Exchange {
     pub expected: Option<[Slot; 2]>,
     /// A fence comes before it.
     pub release: bool,
+    pub scope: Scope,
 }
 
 /// `wmma.load` or `wmma.store`: a tile in memory, spread over registers as `mma` takes it.

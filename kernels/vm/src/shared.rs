@@ -1,13 +1,14 @@
 //! Shared memory of one block: bytes, who may read them, and who touched them last.
 //! A race is two accesses of one byte in one epoch, one of them a store, by threads that no
-//! `bar.warp.sync` and no fence with a flag orders. Atomic and volatile accesses do not race among themselves. A store
-//! of the value already there does not race with the store that put it there. Barriers of a part
+//! `bar.warp.sync`, no phase of an mbarrier ([`phases`]) and no fence with a flag orders. Atomic and
+//! volatile accesses do not race among themselves. A store of the value already there does not race with the store that put it there. Barriers of a part
 //! of the block order the whole block here: such races can be missed, none is invented.
 
 mod distant;
 mod flags;
 mod generic;
 mod many;
+mod phases;
 mod record;
 
 use crate::fault::RaceKind;
@@ -16,10 +17,12 @@ pub(crate) use distant::Distant;
 use distant::Past;
 use flags::Flags;
 use generic::Generic;
+use phases::Phases;
+pub(crate) use phases::Released;
 pub(crate) use record::LAST_CLOCK;
 use record::{
-    ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, merged, other, recent,
-    record,
+    ATOMIC, EPOCH_SHIFT, Four, LAST_EPOCH, SPLIT, THREAD_SHIFT, conflicts, foreign, judged, merged,
+    other, recent, record,
 };
 use std::ops::Range;
 
@@ -89,6 +92,7 @@ pub(crate) struct Shared {
     /// Stores that the asynchronous proxy cannot see.
     pub generic: Generic,
     flags: Flags,
+    phases: Phases,
 }
 
 /// Whether all bytes are initialised; a comparison each for the sizes of single accesses.
@@ -110,6 +114,8 @@ fn all_ready(state: &[u8]) -> bool {
 pub(crate) struct Toucher {
     pub thread: u32,
     pub clock: u32,
+    /// What its own warp did before this clock is ordered before it.
+    pub synced: u32,
     pub pc: u32,
 }
 
@@ -144,8 +150,9 @@ impl Shared {
         }
     }
 
-    /// Forgets the previous block.
-    pub fn start_block(&mut self) {
+    /// Forgets the previous block. `phased`: phases of mbarriers order the next one's warps.
+    pub fn start_block(&mut self, phased: bool) {
+        self.phases.on = phased;
         self.state.clear();
         self.state.extend_from_slice(&self.template);
         self.distant.clear();
@@ -163,6 +170,7 @@ impl Shared {
         self.epoch += 1;
         self.meetings += 1;
         self.flags.clear();
+        self.phases.restart();
         if !self.distant.is_empty() {
             self.stamp_all();
         }
@@ -213,7 +221,7 @@ impl Shared {
 
     /// Checks one pair of records and returns the new ones.
     fn judge(
-        &self,
+        &mut self,
         [writer, reader]: [u64; 2],
         me: Toucher,
         touch: Touch,
@@ -222,23 +230,39 @@ impl Shared {
         let mine = record(self.epoch, me, touch.strong());
         let strong_pair = touch.strong() && writer & ATOMIC != 0;
         if !touch.writes() {
-            if !strong_pair && conflicts(writer, mine) {
+            if !strong_pair && self.against(writer, me) {
                 return Err((RaceKind::ReadAfterWrite, other(writer)));
             }
-            return Ok([writer, merged(reader, mine)]);
+            return Ok([writer, self.join(reader, mine, me)]);
         }
         let reads_strong = touch.strong() && reader & ATOMIC != 0;
-        if !reads_strong && conflicts(reader, mine) {
+        if !reads_strong && self.against(reader, me) {
             return Err((RaceKind::WriteAfterRead, other(reader)));
         }
-        if !strong_pair && conflicts(writer, mine) {
+        if !strong_pair && self.against(writer, me) {
             if same_value && !touch.strong() && writer & ATOMIC == 0 {
                 return Ok([writer, reader]);
             }
             return Err((RaceKind::WriteAfterWrite, other(writer)));
         }
-        let next = if touch.strong() { merged(writer, mine) } else { mine };
+        let next = if touch.strong() { self.join(writer, mine, me) } else { mine };
         Ok([next, reader])
+    }
+
+    /// Whether an earlier access is not ordered before me.
+    #[inline(always)]
+    fn against(&self, old: u64, me: Toucher) -> bool {
+        conflicts(old, judged(record(self.epoch, me, false), me)) && !self.phases.order(old, me)
+    }
+
+    /// The record after I join it.
+    #[inline(always)]
+    fn join(&mut self, old: u64, mine: u64, me: Toucher) -> u64 {
+        if self.phases.on && foreign(&[old], mine) {
+            self.phases.join(old, mine, me)
+        } else {
+            merged(old, mine)
+        }
     }
 
     fn touch_cell(
@@ -255,8 +279,8 @@ impl Shared {
         self.fours[cell / 4] = Four { stored: self.epoch as u32, read: self.epoch as u32 };
         if old[0] & SPLIT == 0 || !self.current(old[0]) {
             if bytes == (base..base + 4) {
-                [self.writers[cell], self.readers[cell]] =
-                    self.judge(old, me, touch, same_value).map_err(race)?;
+                let next = self.judge(old, me, touch, same_value).map_err(race)?;
+                [self.writers[cell], self.readers[cell]] = next;
                 return Ok(());
             }
             let [writer, reader] = old.map(|old| if self.current(old) { old } else { 0 });
@@ -266,8 +290,8 @@ impl Shared {
         }
         for byte in bytes {
             let old = [self.byte_writers[byte], self.byte_readers[byte]];
-            [self.byte_writers[byte], self.byte_readers[byte]] =
-                self.judge(old, me, touch, same_value).map_err(race)?;
+            let next = self.judge(old, me, touch, same_value).map_err(race)?;
+            [self.byte_writers[byte], self.byte_readers[byte]] = next;
         }
         Ok(())
     }
@@ -423,8 +447,11 @@ impl Shared {
         cells: Range<usize>,
         first: Toucher,
     ) -> bool {
-        let first = record(self.epoch, first, false);
-        let mine = |i: usize| first + (((i / CELLS) as u64) << THREAD_SHIFT);
+        let me = first;
+        let first = record(self.epoch, me, false);
+        let judged = judged(first, me);
+        let lane = |i: usize| ((i / CELLS) as u64) << THREAD_SHIFT;
+        let mine = |i: usize| first + lane(i);
         let fours = &mut self.fours[cells.start / 4..cells.end.div_ceil(4)];
         let (stored, read) = recent(fours, self.epoch);
         let writers = &mut self.writers[cells.clone()];
@@ -432,13 +459,16 @@ impl Shared {
         let mut against = false;
         if stored {
             for (i, writer) in writers.iter().enumerate() {
-                against |= conflicts(*writer, mine(i));
+                against |= conflicts(*writer, judged + lane(i));
             }
         }
         if STORE && read {
             for (i, reader) in readers.iter().enumerate() {
-                against |= conflicts(*reader, mine(i));
+                against |= conflicts(*reader, judged + lane(i));
             }
+        }
+        if !STORE && read && self.phases.on {
+            against |= foreign(readers, first);
         }
         if against {
             return false;

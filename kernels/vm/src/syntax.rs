@@ -55,6 +55,8 @@ pub(crate) enum Operand<'a> {
     /// `[map, {coordinates}]` of tensor copies.
     Coordinates(Box<Operand<'a>>, Vec<Operand<'a>>),
     Vector(Vec<Operand<'a>>),
+    /// An element of a vector register that is named whole.
+    Element(&'a str, u8),
     /// `p|q`.
     Pair(Box<Operand<'a>>, Box<Operand<'a>>),
     /// `!p`.
@@ -81,6 +83,8 @@ pub(crate) enum Statement<'a> {
     Instruction(Instruction<'a>),
     /// Register type, name, and the count of `%r<count>`.
     Registers(&'a str, &'a str, Option<u32>),
+    /// Element type, name, and elements of `.reg .v4 .b32 %r`.
+    VectorRegister(&'a str, &'a str, u8),
     Variable(Variable<'a>),
     BranchTargets(&'a str, Vec<&'a str>),
     Open,
@@ -106,6 +110,8 @@ pub(crate) struct Function<'a> {
 pub(crate) struct Tree<'a> {
     pub variables: Vec<Variable<'a>>,
     pub functions: Vec<Function<'a>>,
+    /// `.target`: the architecture, such as `sm_90a`.
+    pub target: Option<&'a str>,
     /// Where the instructions come from.
     pub sites: Sites,
 }

@@ -25,7 +25,7 @@ fn tensor(file: &SafeTensors<'_>, name: &str) -> Vec<u32> {
 /// Runs `code` on every (a, b): `%r1` and `%r2` in, `%r3` out; floats as `%f1`, `%f2`, `%f3`.
 fn apply(code: &str, a: &[u32], b: &[u32]) -> Vec<u32> {
     let text = format!(
-        ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 a, .param .u64 b, .param .u64 d, .param .u32 n)\n{{\n\
+        ".version 8.6\n.target sm_100a\n.address_size 64\n.visible .entry t(.param .u64 a, .param .u64 b, .param .u64 d, .param .u32 n)\n{{\n\
          .reg .pred %p<4>;.reg .b16 %h<4>;.reg .f32 %f<9>;.reg .b32 %r<20>;.reg .b64 %rd<20>;\n\
          mov.u32 %r10, %ctaid.x;mov.u32 %r11, %ntid.x;mov.u32 %r12, %tid.x;mad.lo.s32 %r13, %r10, %r11, %r12;\n\
          ld.param.u32 %r14, [n];setp.ge.u32 %p1, %r13, %r14;@%p1 ret;\n\

@@ -319,6 +319,108 @@ fn calls_tables_and_module_variables() {
 }
 
 #[test]
+fn variables_and_parameters_lie_in_their_windows() {
+    // Constants between other variables, and the windows of each.
+    let scope = ".global .align 4 .u32 g = 5;\n.const .align 4 .u32 c[2] = {6, 7};\n.global .align 8 .u64 h = 8;\n.const .align 16 .u32 k = 9;\n";
+    for (name, constant) in [("g", 0), ("h", 0), ("c+4", 1), ("k", 1)] {
+        for (space, want) in
+            [("const", constant), ("global", 1 - constant), ("shared", 0), ("local", 0)]
+        {
+            let code =
+                format!("mov.u64 %rd5, {name};isspacep.{space} %p1, %rd5;selp.u32 %r3, 1, 0, %p1;");
+            assert_eq!(eval_with(scope, &code, 0, 0), want, "{name} {space}");
+        }
+    }
+    let all = "ld.global.u32 %r4, [g];ld.const.u32 %r5, [c+4];ld.global.u32 %r6, [h];ld.const.u32 %r7, [k];\
+        mad.lo.u32 %r3, %r4, 10, %r5;mad.lo.u32 %r3, %r3, 10, %r6;mad.lo.u32 %r3, %r3, 10, %r7;";
+    assert_eq!(eval_with(scope, all, 0, 0), 5789);
+    let param = "mov.b64 %rd5, x;cvta.param.u64 %rd5, %rd5;isspacep.SPACE %p1, %rd5;selp.u32 %r3, 1, 0, %p1;";
+    for (space, want) in [("param", 1), ("global", 1), ("const", 0), ("local", 0)] {
+        assert_eq!(eval(&param.replace("SPACE", space), 0, 0), want, "{space}");
+    }
+}
+
+#[test]
+fn clocks_have_an_upper_half() {
+    let upper = "mov.u32 %r4, %clock_hi;mov.u32 %r5, %globaltimer_hi;or.b32 %r3, %r4, %r5;";
+    assert_eq!(eval(upper, 0, 0), 0);
+    // Four thousand readings of a timer of 1024 ns pass 2^32 ns after four million.
+    let later = "L: mov.u64 %rd5, %globaltimer;shr.u64 %rd6, %rd5, 32;setp.eq.u64 %p1, %rd6, 0;@%p1 bra L;mov.u32 %r3, %globaltimer_hi;";
+    assert_eq!(eval(later, 0, 0), 1);
+}
+
+#[test]
+fn what_a_function_takes_of_the_stack_goes_back() {
+    let scope = ".func (.param .b64 out) taker(.param .b64 n)\n{\n.reg .b64 %rd<6>;\nld.param.u64 %rd1, [n];alloca.u64 %rd2, %rd1, 8;\
+        st.local.u64 [%rd2], %rd1;ld.local.u64 %rd3, [%rd2];add.u64 %rd3, %rd3, 1;st.param.b64 [out], %rd3;ret;\n}\n";
+    let call = "{.param .b64 a;.param .b64 r;st.param.b64 [a], 2000;call.uni (r), taker, (a);ld.param.b64 %rd4, [r];}";
+    let code = format!("{}mov.u64 %rd3, %rd4;", call.repeat(9));
+    assert_eq!(eval_with(scope, &code, 0, 0), 2001);
+    // More than there is: the pointer leads nowhere, and the first access says so.
+    let text = |code: &str| {
+        format!(
+            ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry t()\n{{\n.reg .b64 %rd<9>;\n{code}\nret;\n}}\n"
+        )
+    };
+    let run = |code: &str| {
+        let module = Module::parse(&text(code)).unwrap();
+        go(&module, &mut Memory::new(), "t", [1; 3], [1; 3], &[], &Options::default())
+    };
+    run("alloca.u64 %rd1, 8000;st.local.u64 [%rd1+7992], %rd1;").unwrap();
+    for code in [
+        "alloca.u64 %rd1, 9000;st.local.u64 [%rd1], %rd1;",
+        "alloca.u64 %rd1, -8;st.local.u64 [%rd1], %rd1;",
+        "alloca.u64 %rd1, 5000;alloca.u64 %rd2, 5000;st.local.u64 [%rd2], %rd1;",
+        "mov.u64 %rd1, 3;stackrestore.u64 %rd1;alloca.u64 %rd2, 64;st.local.u64 [%rd2], %rd1;",
+        "alloca.u64 %rd1, 64;st.local.u64 [%rd1+64], %rd1;",
+    ] {
+        let stop = run(code).unwrap_err().to_string();
+        assert!(stop.contains("out of bounds") && stop.contains("local memory"), "{code}: {stop}");
+    }
+    for align in ["3", "16777216"] {
+        assert!(Module::parse(&text(&format!("alloca.u64 %rd1, 64, {align};"))).is_err());
+    }
+}
+
+#[test]
+fn a_target_without_a_form_says_which_has_it() {
+    let text = |target: &str, code: &str| {
+        format!(
+            ".version 8.8\n{target}\n.address_size 64\n.visible .entry t(.param .u64 x)\n{{\n.reg .b32 %r<9>;.reg .f32 %f<9>;.reg .b16 %h<9>;.reg .b64 %rd<9>;\nld.param.u64 %rd1, [x];\n{code}\nret;\n}}\n"
+        )
+    };
+    let missing = |target: &str, code: &str| -> Vec<String> {
+        let module = Module::parse(&text(target, code)).unwrap_or_else(|e| panic!("{code}: {e}"));
+        module.entry("t").unwrap().unsupported().map(|(what, _)| what.to_owned()).collect()
+    };
+    for (code, needs) in [
+        ("ld.global.v8.b32 {%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, [%rd1];", "sm_100 or later)"),
+        ("st.global.v8.f32 [%rd1], {%f1,%f2,%f3,%f4,%f5,%f6,%f7,%f8};", "sm_100 or later)"),
+        ("ld.global.v4.u64 {%rd2,%rd3,%rd4,%rd5}, [%rd1];", "sm_100 or later)"),
+        ("cvt.rz.satfinite.ue8m0x2.f32 %h1, %f1, %f2;", "sm_100a"),
+        ("cvt.rn.bf16x2.ue8m0x2 %r1, %h1;", "sm_100a"),
+    ] {
+        for target in [".target sm_80", ".target sm_90", ".target sm_90a, debug"] {
+            let what = missing(target, code);
+            assert_eq!(what.len(), 1, "{target} {code}");
+            assert!(what[0].contains(needs), "{what:?}");
+            assert!(what[0].starts_with(code.split(' ').next().unwrap()), "{what:?}");
+        }
+        for target in [".target sm_100a", ".target sm_121a", ".target sm_120", "// none"] {
+            assert_eq!(missing(target, code), Vec::<String>::new(), "{target} {code}");
+        }
+    }
+    for code in [
+        "ld.global.v4.b32 {%r1,%r2,%r3,%r4}, [%rd1];",
+        "ld.global.v2.b64 {%rd2,%rd3}, [%rd1];",
+        "ld.global.v8.b8 {%h1,%h2,%h3,%h4,%h5,%h6,%h7,%h8}, [%rd1];",
+        "cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2;",
+    ] {
+        assert_eq!(missing(".target sm_90", code), Vec::<String>::new(), "{code}");
+    }
+}
+
+#[test]
 fn wrong_text_is_an_error_with_its_line() {
     let head = ".version 8.0\n.target sm_80\n.address_size 64\n";
     let wrong = |body: &str| Module::parse(&format!("{head}{body}")).err().unwrap();

@@ -4,8 +4,8 @@
 mod support;
 
 use ptx_vm::{
-    Coverage, FaultKind, Launch, Limits, MbarrierFault, Memory, Module, Options, RaceKind, Stop,
-    launch,
+    Coverage, Fault, FaultKind, Launch, Limits, MbarrierFault, Memory, Module, Options, RaceKind,
+    Stop, launch,
 };
 use support::{Parameters, bytes32, input, output, words};
 
@@ -307,6 +307,17 @@ fn each_misuse_has_its_name() {
     );
 }
 
+fn told(threads: u32, code: &str) -> Fault {
+    match run(threads, code) {
+        Err(Stop::Fault(fault)) => *fault,
+        other => panic!("{code}: {other:?}"),
+    }
+}
+
+fn told_of(code: &str) -> Fault {
+    told(1, code)
+}
+
 /// Without anybody's initialisation.
 fn super_misuse(code: &str) -> MbarrierFault {
     misuse(1, code)
@@ -316,7 +327,22 @@ fn super_misuse(code: &str) -> MbarrierFault {
 fn an_initialisation_that_others_may_miss_is_a_race() {
     let code =
         "@%p8 mbarrier.init.shared::cta.b64 [%r2], 64;mbarrier.arrive.shared::cta.b64 _, [%r2];";
-    assert!(matches!(fault(64, code), FaultKind::SharedRace { .. }));
+    let told = told(64, code);
+    let unordered = FaultKind::Mbarrier { offset: 0, wrong: MbarrierFault::UnorderedInit };
+    assert_eq!(told.kind, unordered);
+    let init = told.other.as_ref().unwrap();
+    assert!(init.instruction.contains("mbarrier.init"), "{told}");
+    assert_eq!(init.thread, Some([0, 0, 0]));
+    assert!(told.to_string().contains("; its initialisation is PTX line"), "{told}");
+    // Who comes first finds none at all, and the report says where the only one is.
+    let late = "setp.lt.u32 %p1, %r1, 32;@%p1 bra W;@%p1 ret;setp.eq.u32 %p2, %r1, 32;@%p2 mbarrier.init.shared.b64 [%r2], 32;bra E;\n\
+        W: mbarrier.arrive.shared.b64 _, [%r2];E:";
+    let told = self::told(64, late);
+    let none = FaultKind::Mbarrier { offset: 0, wrong: MbarrierFault::Uninitialised };
+    assert_eq!(told.kind, none);
+    assert!(told.to_string().contains("; the kernel's only initialisation is PTX line"), "{told}");
+    let none = told_of("mbarrier.arrive.shared.b64 _, [%r2];");
+    assert!(none.other.is_none(), "{none}");
     let synced = code.replace(";mbarrier.arrive", ";bar.sync 0;mbarrier.arrive");
     fine(64, &synced);
     // In one warp its own barrier is enough.
@@ -342,6 +368,77 @@ fn correct_oddities_are_silent() {
         wait("L", "%r2", "0")
     );
     fine(64, &slow);
+}
+
+/// Waits as libraries do: some tests, then by the clock with growing pauses; after `limit`
+/// nanoseconds it gives up.
+fn timed_wait(limit: &str) -> String {
+    format!(
+        "mov.u64 %rd15, %globaltimer;mov.u32 %r20, 0;\n\
+         W: mbarrier.try_wait.parity.shared.b64 %p7, [%r2], 0;@%p7 bra D;\n\
+         add.u32 %r20, %r20, 1;setp.lt.u32 %p6, %r20, 16;@%p6 bra W;\n\
+         mov.u64 %rd16, %globaltimer;sub.s64 %rd16, %rd16, %rd15;setp.gt.s64 %p6, %rd16, {limit};@%p6 bra D;\n\
+         setp.lt.s64 %p6, %rd16, 40000;@%p6 bra W;shr.u64 %rd16, %rd16, 2;cvt.u32.u64 %r21, %rd16;nanosleep.u32 %r21;bra W;\n\
+         D:\n"
+    )
+}
+
+#[test]
+fn a_wait_by_the_clock_that_nobody_ends_is_found() {
+    const NEVER: &str = "0x7fffffffffffffff";
+    for threads in [1, 32, 96] {
+        let starved = format!(
+            "{}@%p8 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 64;{}",
+            init(1),
+            timed_wait(NEVER)
+        );
+        assert_eq!(
+            misuse(threads, &starved),
+            MbarrierFault::NoProgress { phase: 0, pending: 0, bytes: 64 }
+        );
+    }
+    let missing = format!("{}mbarrier.arrive.shared.b64 _, [%r2];{}", init(33), timed_wait(NEVER));
+    assert_eq!(misuse(32, &missing), MbarrierFault::NoProgress { phase: 0, pending: 1, bytes: 0 });
+    // Another looks at the clock for a long time before it helps, pausing meanwhile.
+    let slow = format!(
+        "{}setp.ge.u32 %p1, %r1, 32;@%p1 bra S;{}bra E;\n\
+         S: mov.u64 %rd17, %globaltimer;T: nanosleep.u32 1000;mov.u64 %rd18, %globaltimer;sub.s64 %rd18, %rd18, %rd17;\n\
+         setp.lt.s64 %p2, %rd18, 600000000;@%p2 bra T;mbarrier.arrive.shared.b64 _, [%r2];E:",
+        init(32),
+        timed_wait(NEVER)
+    );
+    fine(64, &slow);
+    // It gives up in time, and that is right.
+    fine(32, &format!("{}{}", init(1), timed_wait("100000000")));
+}
+
+#[test]
+fn bytes_on_their_way_are_told_with_their_copy() {
+    let named = |code: &str, copy: &str, thread: u32| {
+        let told = told(64, code);
+        assert!(matches!(told.kind, FaultKind::Uninitialised { .. }), "{told}");
+        let other = told.other.clone().unwrap_or_else(|| panic!("{told}"));
+        assert!(other.instruction.contains(copy), "{told}");
+        assert_eq!(other.thread, Some([thread, 0, 0]));
+        assert!(told.to_string().contains("; a copy that nobody waited for brings them: PTX line"));
+    };
+    let bulk = format!(
+        "{}@%p8 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 128;\n\
+         @%p8 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 128, [%r2];\n\
+         and.b32 %r4, %r30, 124;add.u32 %r4, %r4, %r3;ld.shared.u32 %r6, [%r4];",
+        init(1)
+    );
+    named(&bulk, "cp.async.bulk", 0);
+    let own = format!("{OWN}cp.async.ca.shared.global [%r31], [%rd3], 4;\n");
+    named(&format!("{own}bar.sync 0;ld.shared.u32 %r6, [%r3+20];"), "cp.async.ca", 5);
+    named(
+        &format!("{own}cp.async.commit_group;cp.async.wait_group 1;ld.shared.u32 %r6, [%r31];"),
+        "cp.async.ca",
+        0,
+    );
+    // Nobody copies there.
+    let none = told(64, &format!("{own}ld.shared.u32 %r6, [%r3+256];"));
+    assert!(none.other.is_none() && matches!(none.kind, FaultKind::Uninitialised { .. }), "{none}");
 }
 
 #[test]

@@ -173,7 +173,10 @@ fn copies_and_scattered_accesses_are_recorded_too() {
 fn variables_of_the_module_race_as_well() {
     let weak = "mov.u64 %rd5, counter;@%p1 ld.global.u32 %r4, [%rd5];add.u32 %r4, %r4, 1;@%p1 st.global.u32 [%rd5], %r4;";
     let (fault, ..) = race(run(weak, 2, 32));
-    assert!(matches!(fault.kind, FaultKind::BlockRace { buffer: None, .. }));
+    assert!(fault.to_string().contains("byte 0 of .global counter (4 bytes)"), "{fault}");
+    assert!(fault.kind.buffer().is_none());
+    let FaultKind::BlockRace { buffer: Some(place), .. } = &fault.kind else { panic!("{fault}") };
+    assert_eq!((place.id, place.name.as_str()), (BufferId::VARIABLE, ".global counter"));
     fine(run("mov.u64 %rd5, counter;@%p1 atom.global.add.u32 %r4, [%rd5], 1;", 4, 32));
     fine(run("mov.u64 %rd5, counter;@%p1 ld.global.u32 %r4, [%rd5];", 4, 32));
 }
@@ -186,6 +189,56 @@ fn atomics_race_with_weak_accesses_only() {
     assert_eq!(race(run(body, 2, 32)).1, RaceKind::ReadAfterWrite);
     let body = "red.global.add.u32 [%rd1], 1;bar.sync 0;ld.global.u32 %r4, [%rd1];";
     assert_eq!(race(run(body, 2, 32)).1, RaceKind::WriteAfterRead);
+}
+
+#[test]
+fn the_scope_of_a_block_says_nothing_to_others() {
+    // Atomic and strong accesses of one place: only a wider scope makes them so between blocks.
+    for access in [
+        "atom.relaxed.SCOPE.global.add.u32 %r4, [%rd1], 1;",
+        "red.relaxed.SCOPE.global.add.u32 [%rd1], 1;",
+        "st.relaxed.SCOPE.global.u32 [%rd1], %r2;ld.relaxed.SCOPE.global.u32 %r4, [%rd1];",
+        "atom.acq_rel.SCOPE.global.add.u32 %r4, [counter], 1;",
+    ] {
+        race(run(&access.replace("SCOPE", "cta"), 2, 1));
+        race(run(&access.replace("SCOPE", "cluster"), 2, 1));
+        fine(run(&access.replace("SCOPE", "gpu"), 2, 1));
+        fine(run(&access.replace("SCOPE", "sys"), 2, 1));
+        // One block alone may use it, and each may use its own place.
+        fine(run(&access.replace("SCOPE", "cta"), 1, 64));
+        fine(run(
+            &access.replace("SCOPE", "cta").replace("%rd1", "%rd4").replace("[counter]", "[%rd4]"),
+            4,
+            64,
+        ));
+    }
+    // Flags: the store, the load, and the fence must all be of the GPU.
+    let (raise, wait) = (
+        "st.release.SCOPE.global.u32 [%rd1+1024], %r4",
+        "ld.acquire.SCOPE.global.u32 %r4, [%rd1+1024]",
+    );
+    let met = |raise: &str, wait: &str| flag("bar.sync 0;", raise, wait, "bar.sync 0;");
+    let of = |text: &str, scope: &str| text.replace("SCOPE", scope);
+    fine(run(&met(&of(raise, "gpu"), &of(wait, "gpu")), 2, 64));
+    race(run(&met(&of(raise, "cta"), &of(wait, "gpu")), 2, 64));
+    race(run(&met(&of(raise, "gpu"), &of(wait, "cta")), 2, 64));
+    race(run(&met(&of(raise, "cluster"), &of(wait, "cluster")), 2, 64));
+    let volatile =
+        ["st.volatile.global.u32 [%rd1+1024], %r4", "ld.volatile.global.u32 %r4, [%rd1+1024]"];
+    let fenced = |fence: &str| {
+        flag(
+            &format!("{fence};bar.sync 0;"),
+            volatile[0],
+            volatile[1],
+            &format!("{fence};bar.sync 0;"),
+        )
+    };
+    for fence in ["membar.cta", "fence.acq_rel.cta", "fence.sc.cta", "fence.acq_rel.cluster"] {
+        race(run(&fenced(fence), 2, 64));
+    }
+    for fence in ["membar.gl", "membar.sys", "fence.acq_rel.gpu", "fence.sc.sys"] {
+        fine(run(&fenced(fence), 2, 64));
+    }
 }
 
 /// Block 0 stores data and raises a flag; block 1 waits for it and reads.

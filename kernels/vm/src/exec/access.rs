@@ -2,14 +2,14 @@
 //! short way; whatever it refuses goes lane by lane, and there the faults are named.
 
 use super::address::{GLOBAL_START, Shape, Target, addresses, offset, place, resolve, space_of};
-use super::cluster;
 use super::deliver::deliver;
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
 use super::warp::{Warp, lanes};
+use super::{cluster, copy};
 use crate::fault::{FaultKind, MemorySpace};
 use crate::memory::{Page, marks};
-use crate::program::Access;
+use crate::program::{Access, Scope};
 use crate::race::{Act, Foe, Races};
 use crate::shared::{SharedFault, Touch, Toucher};
 use crate::space::DATA_BASE;
@@ -18,7 +18,8 @@ use std::ops::Range;
 
 #[inline(always)]
 pub(crate) fn toucher(warp: &Warp, lane: usize, pc: u32) -> Toucher {
-    Toucher { thread: warp.index * 32 + lane as u32, clock: warp.clock, pc }
+    let Warp { clock, synced, .. } = *warp;
+    Toucher { thread: warp.index * 32 + lane as u32, clock, synced, pc }
 }
 
 pub(crate) fn shared_trouble(
@@ -33,7 +34,9 @@ pub(crate) fn shared_trouble(
     match fault {
         SharedFault::OutOfBounds => machine.out_of_bounds(space, offset, bytes, store),
         SharedFault::Uninitialised { offset } => {
-            FaultKind::Uninitialised { space, buffer: None, offset, access_bytes: bytes }.into()
+            let kind =
+                FaultKind::Uninitialised { space, buffer: None, offset, access_bytes: bytes };
+            Box::new(Trouble { kind, other: copy::on_the_way(machine, offset) })
         }
         SharedFault::Race { race, mut other } => {
             let rank = machine.cluster.rank_at_hand();
@@ -245,6 +248,7 @@ fn gather<const CHECKS: bool, const BYTES: usize>(
         _ => false,
     };
     if !done {
+        machine.within(what.scope);
         for l in lanes(mask) {
             let target = resolve(what.space, addresses[l]);
             let me = toucher(warp, l, pc);
@@ -254,6 +258,7 @@ fn gather<const CHECKS: bool, const BYTES: usize>(
             read_one::<CHECKS>(machine, target, &mut buffer[l], me, what.strong)
                 .map_err(|trouble| (l as u32, trouble))?;
         }
+        machine.within(Scope::Wide);
     }
     deliver::<BYTES>(warp, what, mask, Shape::Run(32), buffer.as_flattened());
     Ok(())

@@ -8,7 +8,7 @@ use super::step::Laned;
 use super::store::{release, write_one};
 use super::warp::{Warp, lanes};
 use crate::float::{BF16, F16, Narrow, Rounding, add_to_odd, bits32, flush, result64};
-use crate::program::{Atomic, AtomicOp, Class, Reg};
+use crate::program::{Atomic, AtomicOp, Class, Reg, Scope};
 use crate::shared::Toucher;
 use crate::space::SHARED_BASE;
 use crate::syntax::Space;
@@ -133,6 +133,7 @@ fn rest<const CHECKS: bool, const BYTES: usize>(
     f: impl Fn(u64, u64, u64, bool) -> u64,
 ) -> Result<(), Laned> {
     let addresses = addresses(warp, what.base, what.offset);
+    machine.within(what.scope);
     for lane in lanes(mask) {
         let (a, b) = (warp.value(what.a, lane), warp.value(what.b, lane));
         let target = resolve(what.space, addresses[lane]);
@@ -147,6 +148,7 @@ fn rest<const CHECKS: bool, const BYTES: usize>(
             release(machine, target, me, what.release);
         }
     }
+    machine.within(Scope::Wide);
     Ok(())
 }
 

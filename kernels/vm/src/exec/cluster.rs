@@ -11,8 +11,8 @@ use super::warp::{Fragment, State, Warp, lanes};
 use super::{Launch, Options, place_of};
 use crate::fault::{ClusterFault, FaultKind, LaunchError, MemorySpace};
 use crate::module::Entry;
-use crate::program::Special;
-use crate::shared::{Distant, Other, Shared, Touch, Toucher};
+use crate::program::{Scope, Special};
+use crate::shared::{Distant, Other, Shared, SharedFault, Touch, Toucher};
 use crate::space::{OWN_BYTES, rank_of};
 use std::mem::swap;
 
@@ -288,7 +288,7 @@ impl Machine<'_> {
         me: Toucher,
         touch: Touch,
         same: bool,
-    ) -> Result<(), crate::shared::SharedFault> {
+    ) -> Result<(), SharedFault> {
         match self.cluster.visitor() {
             Some(who) => self.shared.reach(offset as usize, len, who, touch, same),
             None => self.shared.touch(offset as usize, len, me, touch, same),
@@ -303,6 +303,17 @@ impl Machine<'_> {
                 peer.shared.order();
             }
         }
+    }
+
+    /// The strong accesses that follow are so among these threads; [`Scope::Wide`] ends it. Blocks
+    /// of one cluster are not told from others.
+    #[inline(always)]
+    pub fn within(&mut self, scope: Scope) {
+        self.races.narrow = match scope {
+            Scope::Wide => false,
+            Scope::Cluster => !self.cluster.is_several(),
+            Scope::Block => true,
+        };
     }
 
     /// A fence wider than the block.
@@ -395,13 +406,10 @@ fn checked(
     let store = !matches!(touch, Touch::Read | Touch::StrongRead);
     match machine.shared.ready(offset as usize, len) {
         None => Err(machine.out_of_bounds(MemorySpace::Cluster, offset, len as u32, store)),
-        Some(false) if !store => Err(FaultKind::Uninitialised {
-            space: MemorySpace::Cluster,
-            buffer: None,
-            offset,
-            access_bytes: len as u32,
+        Some(false) if !store => {
+            let fault = SharedFault::Uninitialised { offset };
+            Err(super::access::shared_trouble(machine, fault, offset, len as u32, false))
         }
-        .into()),
         _ => Ok(()),
     }
 }

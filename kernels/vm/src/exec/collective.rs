@@ -12,10 +12,17 @@ use crate::shared::LAST_CLOCK;
 /// The lanes of a warp meet.
 #[inline(always)]
 pub(super) fn order_lanes(warp: &mut Warp, machine: &mut Machine<'_>) {
+    advance_clock(warp, machine);
+    warp.synced = warp.clock;
+}
+
+/// What the warp does from now on can be told from what it did before.
+#[inline(always)]
+pub(super) fn advance_clock(warp: &mut Warp, machine: &mut Machine<'_>) {
     if warp.clock >= LAST_CLOCK {
         machine.shared.forget();
         machine.shared.next_epoch();
-        warp.clock = 0;
+        warp.restart_clock();
     }
     warp.clock += 1;
 }
@@ -347,7 +354,7 @@ pub(crate) fn release(
         machine.races.meet();
         let entry = machine.entry;
         for warp in warps.iter_mut() {
-            warp.clock = 0;
+            warp.restart_clock();
             for i in 0..warp.fragments.len() {
                 let fragment = warp.fragments[i];
                 if fragment.state != State::AtBarrier(id) {

@@ -9,7 +9,7 @@ use super::step::Laned;
 use super::warp::{FULL, Warp, lanes};
 use crate::fault::MemorySpace;
 use crate::program::Copying;
-use crate::shared::{Touch, Toucher};
+use crate::shared::{Other, Released, Touch, Toucher};
 use crate::syntax::Space;
 
 /// Copies of a warp under way; of more, the oldest arrives: it may at any time.
@@ -26,6 +26,8 @@ pub(crate) struct PendingCopy {
     tracked: u32,
     mbarrier: u64,
     phase: u32,
+    /// The epoch of its clocks.
+    age: u64,
     /// Lane 0 when it was issued.
     first: Toucher,
     bytes_per_lane: u8,
@@ -56,7 +58,8 @@ pub(crate) fn copy<const CHECKS: bool>(
     if all.len() >= MOST_PENDING
         && let Some(oldest) = all.pop_front()
     {
-        land::<CHECKS>(machine, &oldest, oldest.mask, oldest.first)?;
+        let by = Toucher { pc: oldest.first.pc, ..toucher(warp, 0, pc) };
+        land::<CHECKS>(machine, &oldest, oldest.mask, by)?;
     }
     while left != 0 {
         // Lanes with one number of commits: as a rule all.
@@ -70,6 +73,7 @@ pub(crate) fn copy<const CHECKS: bool>(
             tracked: 0,
             mbarrier: 0,
             phase: 0,
+            age: machine.shared.age(),
             first: toucher(warp, 0, pc),
             bytes_per_lane: what.bytes,
             offsets: [0; 32],
@@ -286,6 +290,26 @@ fn arrive<const CHECKS: bool, const LEN: usize>(
     Ok(())
 }
 
+/// The copy under way that will bring a byte of the shared memory at hand.
+pub(super) fn on_the_way(machine: &Machine<'_>, offset: u64) -> Option<Other> {
+    if let Some(other) = machine.mbarriers.on_the_way(offset) {
+        return Some(other);
+    }
+    if machine.cluster.visitor().is_some() {
+        return None;
+    }
+    let mut all = machine.copies.iter().flat_map(|copies| copies.iter().rev());
+    all.find_map(|copy| {
+        let holds = |l: &usize| {
+            let at = offset.checked_sub(copy.offsets[*l].into());
+            at.is_some_and(|at| at < copy.bytes_per_lane.into())
+        };
+        let lane = lanes(copy.mask).find(holds)?;
+        let Toucher { thread, pc, .. } = copy.first;
+        Some(Other { thread: Some(thread + lane as u32), pc: Some(pc), block: None })
+    })
+}
+
 /// From now on a thread's copies under way come with the current phase of an mbarrier.
 pub(super) fn track(machine: &mut Machine<'_>, thread: u32, mbarrier: u64, phase: u32) {
     let lane = 1u32 << (thread % 32);
@@ -312,6 +336,7 @@ pub(super) fn arrived(
     machine: &mut Machine<'_>,
     mbarrier: u64,
     phase: u32,
+    released: &mut Released,
 ) -> Result<(), Box<Trouble>> {
     for w in 0..machine.copies.len() {
         if machine.copies[w].iter().all(|copy| copy.tracked == 0) {
@@ -326,7 +351,7 @@ pub(super) fn arrived(
             machine.changes += u64::from(ripe != 0);
             copy.mask &= !ripe;
             copy.tracked = 0;
-            let first = copy.first;
+            let first = machine.shared.landing(copy.first, copy.age, released);
             let done = if machine.checks {
                 land::<true>(machine, copy, ripe, first)
             } else {

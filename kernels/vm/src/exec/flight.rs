@@ -305,10 +305,10 @@ pub(super) fn wait(
         let (there, left): (Vec<Piece>, Vec<Piece>) =
             pieces.into_iter().partition(|piece| piece.group < landed);
         machine.flights[w].pieces = left;
+        machine.shared.acquire_asynchronous(warp.index, w as u32);
         for piece in &there {
-            // For the others' lanes this comes before whatever they do after their own wait.
-            let clock = if w == me { warp.clock } else { 0 };
-            let by = Toucher { thread: 32 * w as u32, pc: piece.pc, clock };
+            // Whoever waits has waited for all: it comes before whatever they do after that.
+            let by = Toucher { thread: 32 * w as u32, pc: piece.pc, clock: 0, synced: 0 };
             land(machine, piece, by).map_err(|trouble| (0, trouble))?;
         }
     }

@@ -19,7 +19,7 @@ use crate::fault::{FaultKind, MemorySpace, WarpgroupFault};
 use crate::module::Entry;
 use crate::program::Action;
 use crate::rare::Rare;
-use crate::space::{DATA_BASE, SHARED_BASE, WINDOW_BYTES};
+use crate::space::{SHARED_BASE, WINDOW_BYTES};
 use crate::syntax::Space;
 use std::collections::VecDeque;
 
@@ -344,8 +344,9 @@ impl<'a> Floor<'a> {
     /// Whether the block stands exactly as it stood before, and memory too.
     fn is_idle(&self, machine: &Machine<'_>, current: &mut Box<Resident>) -> bool {
         let calm = &mut current.calm;
-        if calm.changes != machine.changes {
-            *calm = Calm { changes: machine.changes, ..Calm::default() };
+        if (calm.changes, calm.ticks) != (machine.changes, machine.ticks) {
+            let Machine { changes, ticks, .. } = *machine;
+            *calm = Calm { changes, ticks, ..Calm::default() };
             return false;
         }
         calm.times = calm.times.saturating_add(1);
@@ -429,12 +430,8 @@ impl<'a> Floor<'a> {
             }
             _ => (MemorySpace::Global, poll.address),
         };
-        let variable = poll.address.wrapping_sub(DATA_BASE) < WINDOW_BYTES;
-        let buffer = if space == MemorySpace::Global && !variable {
-            machine.buffer_place(address)
-        } else {
-            None
-        };
+        let global = space == MemorySpace::Global;
+        let buffer = if global { machine.buffer_place(address) } else { None };
         let trouble = if tests(self.entry, poll.pc) {
             mbarrier::no_progress(machine, address)
         } else if waits_for_product(self.entry, poll.pc) {

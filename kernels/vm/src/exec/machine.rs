@@ -8,10 +8,11 @@ use super::product::{MatrixModel, Operands};
 use super::warp::Warp;
 use crate::approx::FloatModel;
 use crate::fault::{BufferPlace, FaultKind, MemorySpace};
-use crate::memory::Memory;
+use crate::memory::{BufferId, Memory};
 use crate::module::{Entry, Module};
 use crate::race::Races;
 use crate::shared::{Other, Shared};
+use crate::space::{DATA_BASE, WINDOW_BYTES};
 use crate::watch::Watch;
 use std::collections::VecDeque;
 
@@ -104,6 +105,10 @@ impl From<FaultKind> for Box<Trouble> {
 impl Machine<'_> {
     /// The buffer an address belongs to, or is nearest to.
     pub fn buffer_place(&self, address: u64) -> Option<BufferPlace> {
+        let variable = address.wrapping_sub(DATA_BASE);
+        if variable < WINDOW_BYTES {
+            return self.variable_place(variable);
+        }
         let (id, offset) = self.memory.locate(address)?;
         Some(BufferPlace {
             id,
@@ -113,8 +118,29 @@ impl Machine<'_> {
         })
     }
 
-    fn global_place(&self, space: MemorySpace, address: u64) -> Option<BufferPlace> {
-        (space == MemorySpace::Global).then(|| self.buffer_place(address)).flatten()
+    /// The variable of the module that a byte of them belongs to, or lies behind.
+    pub fn variable_place(&self, offset: u64) -> Option<BufferPlace> {
+        let variable = self.module.variable(offset)?;
+        let space = if variable.is_const { ".const" } else { ".global" };
+        Some(BufferPlace {
+            id: BufferId::VARIABLE,
+            name: format!("{space} {}", variable.name),
+            offset: offset as i64 - variable.start as i64,
+            len_bytes: variable.len_bytes,
+        })
+    }
+
+    /// The space as its variable has it, and the buffer or variable.
+    fn named_place(&self, space: MemorySpace, address: u64) -> (MemorySpace, Option<BufferPlace>) {
+        match space {
+            MemorySpace::Global => (space, self.buffer_place(address)),
+            MemorySpace::Const => {
+                let global = self.module.variable(address).is_some_and(|v| !v.is_const);
+                let space = if global { MemorySpace::Global } else { space };
+                (space, self.variable_place(address))
+            }
+            _ => (space, None),
+        }
     }
 
     pub fn out_of_bounds(
@@ -124,12 +150,12 @@ impl Machine<'_> {
         access_bytes: u32,
         store: bool,
     ) -> Box<Trouble> {
-        let buffer = self.global_place(space, address);
         if space == MemorySpace::Global
             && let Some(limit_bytes) = self.memory.exhausted()
         {
             return FaultKind::MemoryBudget { limit_bytes }.into();
         }
+        let (space, buffer) = self.named_place(space, address);
         FaultKind::OutOfBounds { space, buffer, address, access_bytes, store }.into()
     }
 
@@ -140,7 +166,7 @@ impl Machine<'_> {
         access_bytes: u32,
         store: bool,
     ) -> Box<Trouble> {
-        let buffer = self.global_place(space, address);
+        let (space, buffer) = self.named_place(space, address);
         FaultKind::Misaligned { space, buffer, address, access_bytes, store }.into()
     }
 }

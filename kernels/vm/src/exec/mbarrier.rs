@@ -1,37 +1,44 @@
 //! mbarriers of a block: phases, arrivals and bytes under way, exactly as the PTX ISA counts them
 //! (section "mbarrier"). A phase completes when no arrival and no byte is missing; the copies it
-//! tracks are there from the first test that sees it. Such a test orders everything before it for
-//! the race checker: races can be missed, none is invented.
+//! tracks are there from the first test that sees it. Such a test orders what was done before the
+//! arrivals of its phase before what its warp does from then on; where clusters have several blocks,
+//! everything before it, so that races can be missed and none is invented.
 //! Other blocks of the cluster arrive, expect and send bytes; they do not wait.
 //! Initialising one twice and plain accesses to one are not judged.
 
 use super::access::{shared_trouble, toucher};
 use super::address::{Target, addresses, resolve};
-use super::copy;
 use super::machine::{Machine, Trouble};
 use super::rare::Turn;
 use super::reduction::Combine;
 use super::step::{Laned, Raise, Raised};
 use super::warp::{Warp, lanes};
+use super::{collective, copy};
 use crate::fault::{ClusterFault, FaultKind, MbarrierFault, MemorySpace};
-use crate::rare::{Act, At, Mbarrier};
-use crate::shared::{Shared, Touch, Toucher};
+use crate::program::Action;
+use crate::rare::{Act, At, Mbarrier, Rare};
+use crate::shared::{Other, Released, Shared, SharedFault, Touch, Toucher};
 
 const BYTES: usize = 8;
 const LARGEST: u32 = (1 << 20) - 1;
 /// Copies of complete phases that are kept back until somebody tests; more are there at once.
 const MOST_LANDED: usize = 256;
-/// Failed tests in a row, with next to nothing done between, after which nobody will help.
+/// Failed tests in a row, with next to nothing done between, after which nobody will help; more
+/// where somebody looks at a clock, and may give up in time.
 const PATIENCE: u64 = 1 << 14;
+const PATIENCE_BY_CLOCK: u64 = 1 << 19;
 const WORK_PER_TEST: u64 = 64;
+const WARPS: usize = 32;
 
 /// Bytes of a bulk copy that are not there yet.
 struct Arrival {
     offset: u64,
     bytes: Vec<u8>,
     by: Toucher,
-    /// Sent by another block.
-    distant: bool,
+    /// The epoch of its clocks.
+    age: u64,
+    /// The block that sent it, where that is another one.
+    from: Option<u32>,
     /// They are combined with what stands there.
     combines: Option<Combine>,
 }
@@ -46,6 +53,9 @@ struct Object {
     arrivals: Vec<Arrival>,
     /// Those of complete phases that nobody has tested yet.
     landed: Vec<Arrival>,
+    released: Released,
+    /// Who initialised it, and the epoch.
+    initialised: (Toucher, u64),
     /// Who last spoke of bytes.
     counted_by: Toucher,
 }
@@ -60,6 +70,23 @@ pub(crate) struct Mbarriers {
     changes: u64,
     /// Instructions left in the launch at the first of them.
     left: u64,
+    watchers: Watchers,
+}
+
+/// Lanes of each warp since the first of the failed tests.
+#[derive(Default)]
+struct Watchers {
+    tested: [u32; WARPS],
+    /// They looked at a clock, and did so again.
+    looked: [u32; WARPS],
+    again: [u32; WARPS],
+}
+
+impl Watchers {
+    /// Some wait for nothing but time, after which they may help.
+    fn wait_for_time(&self) -> bool {
+        self.again.iter().zip(&self.tested).any(|(again, tested)| again & !tested != 0)
+    }
 }
 
 impl Mbarriers {
@@ -68,11 +95,31 @@ impl Mbarriers {
         self.failed = 0;
     }
 
+    /// Lanes of a warp look at a clock.
+    pub fn look_at_clock(&mut self, warp: u32, mask: u32) {
+        if self.failed != 0 {
+            let warp = warp as usize % WARPS;
+            self.watchers.again[warp] |= self.watchers.looked[warp] & mask;
+            self.watchers.looked[warp] |= mask;
+        }
+    }
+
     /// Forgets who initialised the objects.
     pub fn settle(&self, shared: &mut Shared) {
         for object in &self.objects {
             shared.forget_bytes(object.offset as usize, BYTES);
         }
+    }
+
+    /// Who sent bytes for a place that nobody has waited for.
+    pub fn on_the_way(&self, offset: u64) -> Option<Other> {
+        let all =
+            self.objects.iter().flat_map(|object| object.arrivals.iter().chain(&object.landed));
+        let mut all = all.filter(|arrival| {
+            offset.checked_sub(arrival.offset).is_some_and(|at| at < arrival.bytes.len() as u64)
+        });
+        let Arrival { by, from, .. } = all.next_back()?;
+        Some(Other { thread: Some(by.thread), pc: Some(by.pc), block: *from })
     }
 
     fn find(&mut self, offset: u64) -> Result<&mut Object, Box<Trouble>> {
@@ -122,16 +169,24 @@ pub(super) fn execute(
                     warp.longs[usize::from(slot)].0[lane] = state;
                 }
             }
-            Some(Answer::Complete(yes)) => complete |= u32::from(yes) << lane,
+            Some(Answer::Complete(yes)) => {
+                complete |= u32::from(yes.is_some()) << lane;
+                let synced = yes.unwrap_or_default();
+                warp.synced = warp.synced.max(synced);
+                warp.clock = warp.clock.max(synced);
+            }
             None => {}
         }
+    }
+    if machine.shared.is_phased() && what.act.arrives() {
+        collective::advance_clock(warp, machine);
     }
     let Some(p) = what.complete else {
         return Ok(Turn::Next);
     };
     let p = &mut warp.predicates[usize::from(p)];
     *p = *p & !mask | complete;
-    if complete != 0 {
+    if complete != 0 && !machine.shared.is_phased() {
         machine.shared.next_epoch();
     }
     if complete == mask {
@@ -143,20 +198,30 @@ pub(super) fn execute(
         Target::Shared(offset) | Target::Cluster(offset) => offset,
         _ => 0,
     };
-    stuck(machine, offset).map_err(|trouble| (lane, trouble))?;
+    stuck(machine, offset, warp.index, mask & !complete).map_err(|trouble| (lane, trouble))?;
     Ok(Turn::Yield)
 }
 
-/// Counts a failed test, and says when everybody waits.
-fn stuck(machine: &mut Machine<'_>, offset: u64) -> Result<(), Box<Trouble>> {
+/// Counts a test that failed for some lanes, and says when everybody waits.
+fn stuck(
+    machine: &mut Machine<'_>,
+    offset: u64,
+    warp: u32,
+    failed: u32,
+) -> Result<(), Box<Trouble>> {
     let (left, changes) = (machine.left, machine.changes);
     let all = &mut *machine.mbarriers;
     if all.failed == 0 || all.changes != changes {
         // Whoever changes memory may be on the way here.
         (all.failed, all.left, all.changes) = (0, left, changes);
+        all.watchers = Watchers::default();
     }
     all.failed += 1;
-    if all.failed < PATIENCE || all.left - left > WORK_PER_TEST * all.failed {
+    all.watchers.tested[warp as usize % WARPS] |= failed;
+    let timed = all.watchers.looked.iter().any(|lanes| *lanes != 0);
+    let patience = if timed { PATIENCE_BY_CLOCK } else { PATIENCE };
+    let busy = all.left - left > WORK_PER_TEST * all.failed || all.watchers.wait_for_time();
+    if all.failed < patience || busy {
         return Ok(());
     }
     Err(no_progress(machine, offset))
@@ -178,7 +243,8 @@ pub(super) fn no_progress(machine: &Machine<'_>, offset: u64) -> Box<Trouble> {
 
 enum Answer {
     State(u64),
-    Complete(bool),
+    /// The phase is complete: the clock before which the warp's own accesses are ordered.
+    Complete(Option<u32>),
 }
 
 /// One lane's operation.
@@ -219,6 +285,8 @@ fn one(
                 missing: 0,
                 arrivals: Vec::new(),
                 landed: Vec::new(),
+                released: Released::default(),
+                initialised: (me, machine.shared.age()),
                 counted_by: me,
             });
             Ok(None)
@@ -235,17 +303,18 @@ fn one(
                 if amount > 1 {
                     return wrong(MbarrierFault::BadParity { parity: amount });
                 }
-                return test(machine, offset, current & 1 != amount);
+                return test(machine, offset, current & 1 != amount, me);
             }
             let tested = (state.unwrap_or_default() >> 32) as u32;
             if current.wrapping_sub(tested) > 1 {
                 return wrong(MbarrierFault::StalePhase { tested, current });
             }
-            test(machine, offset, current != tested)
+            test(machine, offset, current != tested, me)
         }
         Act::Expect => expect(machine, offset, i64::from(amount), me).map(|()| None),
         Act::Complete => {
             expect(machine, offset, -i64::from(amount), me)?;
+            release(machine, offset, me)?;
             machine.mbarriers.find(offset)?.advance();
             Ok(None)
         }
@@ -254,12 +323,14 @@ fn one(
                 expect(machine, offset, amount.into(), me)?;
             }
             let count = if expects { 1 } else { amount };
+            release(machine, offset, me)?;
             let state = arrive(machine, offset, count, drops, incomplete)?;
             Ok(Some(Answer::State(state)))
         }
         Act::Copies { counted } => {
             let phase = machine.mbarriers.find(offset)?.phase;
             copy::track(machine, me.thread, offset, phase);
+            release(machine, offset, me)?;
             if counted {
                 arrive(machine, offset, 1, false, false)?;
             }
@@ -282,8 +353,8 @@ fn touch(
     if !machine.shared.in_bounds(offset, BYTES) {
         return Err(machine.out_of_bounds(MemorySpace::Shared, offset, len, true));
     }
-    if act != Act::Init {
-        machine.mbarriers.find(offset)?;
+    if act != Act::Init && machine.mbarriers.find(offset).is_err() {
+        return Err(uninitialised(machine, offset));
     }
     if !machine.checks {
         return Ok(());
@@ -301,7 +372,40 @@ fn touch(
         Touch::StrongRead => machine.shared.load(offset, BYTES, me, touch),
         _ => machine.shared.store(offset, &bytes, me, touch),
     };
-    touched.map_err(|fault| shared_trouble(machine, fault, offset, len, touch != Touch::StrongRead))
+    touched.map_err(|fault| {
+        unordered(machine, offset, &fault).unwrap_or_else(|| {
+            shared_trouble(machine, fault, offset, len, touch != Touch::StrongRead)
+        })
+    })
+}
+
+/// Nobody has initialised it. The kernel's `mbarrier.init` is named where it has only one.
+fn uninitialised(machine: &Machine<'_>, offset: u64) -> Box<Trouble> {
+    let is_init = |action: &Action| match action {
+        Action::Rare(i) => match &machine.entry.rares[usize::from(*i)] {
+            Rare::Mbarrier(what) => what.act == Act::Init,
+            _ => false,
+        },
+        _ => false,
+    };
+    let mut all = (0..).zip(&machine.entry.code).filter(|(_, step)| is_init(&step.action));
+    let first = all.next().filter(|_| all.next().is_none());
+    let other = first.map(|(pc, _)| Other { thread: None, pc: Some(pc), block: None });
+    let kind = FaultKind::Mbarrier { offset, wrong: MbarrierFault::Uninitialised };
+    Box::new(Trouble { kind, other })
+}
+
+/// A race with who initialised it.
+fn unordered(machine: &mut Machine<'_>, offset: u64, fault: &SharedFault) -> Option<Box<Trouble>> {
+    let SharedFault::Race { other, .. } = fault else { return None };
+    let (by, age) = machine.mbarriers.find(offset).ok()?.initialised;
+    let theirs = other.block.is_none() && other.thread.is_none_or(|thread| thread == by.thread);
+    if machine.cluster.visitor().is_some() || age != machine.shared.age() || !theirs {
+        return None;
+    }
+    let other = Other { thread: Some(by.thread), pc: Some(by.pc), block: None };
+    let kind = FaultKind::Mbarrier { offset, wrong: MbarrierFault::UnorderedInit };
+    Some(Box::new(Trouble { kind, other: Some(other) }))
 }
 
 fn expect(
@@ -359,32 +463,46 @@ pub(super) fn bring(
     by: Toucher,
 ) -> Result<(), Box<Trouble>> {
     touch(machine, Act::Complete, offset, by)?;
-    let distant = machine.cluster.visitor().is_some();
+    let from = machine.cluster.visitor().map(|who| who.block);
     for (to, bytes) in pieces {
         expect(machine, offset, -(bytes.len() as i64), by)?;
         if machine.mbarriers.find(offset)?.landed.len() > MOST_LANDED {
-            test(machine, offset, true)?;
+            settle(machine, offset)?;
         }
         if bytes.is_empty() {
             continue;
         }
-        let arrival = Arrival { offset: to, bytes, by, distant, combines };
+        let age = machine.shared.age();
+        let arrival = Arrival { offset: to, bytes, by, age, from, combines };
         machine.mbarriers.find(offset)?.arrivals.push(arrival);
     }
+    release(machine, offset, by)?;
     machine.mbarriers.find(offset)?.advance();
     Ok(())
 }
 
+/// What a thread did before goes with the current phase.
+fn release(machine: &mut Machine<'_>, offset: u64, me: Toucher) -> Result<(), Box<Trouble>> {
+    let object = machine.mbarriers.find(offset)?;
+    machine.shared.release_phase(&mut object.released, me);
+    Ok(())
+}
+
 /// What an asynchronous copy brought is there.
-fn land(machine: &mut Machine<'_>, arrival: Arrival) -> Result<(), Box<Trouble>> {
-    let Arrival { offset, mut bytes, by, distant, combines } = arrival;
+fn land(
+    machine: &mut Machine<'_>,
+    arrival: Arrival,
+    released: &mut Released,
+) -> Result<(), Box<Trouble>> {
+    let Arrival { offset, mut bytes, by, age, from, combines } = arrival;
+    let by = machine.shared.landing(by, age, released);
     let (at, len) = (offset as usize, bytes.len());
     if let Some(combines) = combines {
         combines.all(&machine.shared.data[at..at + len], &mut bytes);
     }
     if !machine.checks {
         machine.shared.data[at..at + len].copy_from_slice(&bytes);
-    } else if distant || combines.is_some() {
+    } else if from.is_some() || combines.is_some() {
         machine.shared.settle(at, &bytes);
     } else {
         let stored = machine.shared.store(offset, &bytes, by, Touch::Write);
@@ -393,27 +511,39 @@ fn land(machine: &mut Machine<'_>, arrival: Arrival) -> Result<(), Box<Trouble>>
     Ok(())
 }
 
-/// The answer to a test. What came with complete phases is there from now on.
+/// The answer to a test.
 fn test(
     machine: &mut Machine<'_>,
     offset: u64,
     complete: bool,
+    me: Toucher,
 ) -> Result<Option<Answer>, Box<Trouble>> {
-    if complete {
-        let object = machine.mbarriers.find(offset)?;
-        let phase = object.phase;
-        let landed = std::mem::take(&mut object.landed);
-        machine.changes += u64::from(!landed.is_empty());
-        for arrival in landed {
-            land(machine, arrival)?;
-        }
-        if machine.cluster.is_several() {
-            // Whoever arrived from afar has been waited for.
-            machine.shared.forget_distant(offset as usize, BYTES);
-        }
-        copy::arrived(machine, offset, phase)?;
+    if !complete {
+        return Ok(Some(Answer::Complete(None)));
     }
-    Ok(Some(Answer::Complete(complete)))
+    settle(machine, offset)?;
+    let object = machine.mbarriers.find(offset)?;
+    let synced = machine.shared.acquire_phase(&mut object.released, me.thread / 32);
+    Ok(Some(Answer::Complete(Some(synced))))
+}
+
+/// What came with complete phases is there from now on.
+fn settle(machine: &mut Machine<'_>, offset: u64) -> Result<(), Box<Trouble>> {
+    let object = machine.mbarriers.find(offset)?;
+    let phase = object.phase;
+    let landed = std::mem::take(&mut object.landed);
+    let mut released = std::mem::take(&mut object.released);
+    machine.changes += u64::from(!landed.is_empty());
+    for arrival in landed {
+        land(machine, arrival, &mut released)?;
+    }
+    if machine.cluster.is_several() {
+        // Whoever arrived from afar has been waited for.
+        machine.shared.forget_distant(offset as usize, BYTES);
+    }
+    copy::arrived(machine, offset, phase, &mut released)?;
+    machine.mbarriers.find(offset)?.released = released;
+    Ok(())
 }
 
 impl Object {
@@ -422,6 +552,7 @@ impl Object {
         if self.pending == 0 && self.missing == 0 {
             self.phase = self.phase.wrapping_add(1);
             self.pending = self.expected;
+            self.released.complete_phase();
             self.landed.append(&mut self.arrivals);
         }
     }

@@ -12,6 +12,7 @@ pub(crate) mod collective;
 mod copy;
 mod crew;
 mod deliver;
+mod discard;
 mod flight;
 pub(crate) mod floor;
 pub(crate) mod lane;

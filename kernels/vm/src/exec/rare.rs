@@ -4,7 +4,7 @@ use super::machine::Machine;
 use super::step::Laned;
 use super::warp::{FULL, Warp};
 use super::warpgroup;
-use super::{bulk, flight, mbarrier, print, tensor, tile};
+use super::{bulk, discard, flight, mbarrier, print, tensor, tile};
 use crate::fault::FaultKind;
 use crate::rare::Rare;
 use crate::syntax::Space;
@@ -50,6 +50,14 @@ pub(crate) fn execute(
             machine.shared.fence_block(warp.index);
             Ok(Turn::Next)
         }
+        Rare::ClusterFence if machine.cluster.is_several() => {
+            machine.fence(warp.index);
+            Ok(Turn::Next)
+        }
+        Rare::ClusterFence => {
+            machine.shared.fence_block(warp.index);
+            Ok(Turn::Next)
+        }
         Rare::ProxyFence => {
             machine.shared.fence_proxy(warp.index);
             Ok(Turn::Next)
@@ -61,6 +69,7 @@ pub(crate) fn execute(
         Rare::Exchange(what) => tile::exchange(warp, machine, what, mask, pc),
         Rare::Tile(what) => tile::tile(warp, machine, what, pc),
         Rare::Aligned { at, bytes } => tile::aligned(warp, machine, *at, *bytes, mask),
+        Rare::Discard(at) => discard::discard(warp, machine, *at, mask, pc),
         Rare::TooDeep => Err((mask.trailing_zeros(), FaultKind::CallDepth.into())),
         Rare::CallNowhere { address } => {
             let lane = mask.trailing_zeros();

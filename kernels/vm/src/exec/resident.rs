@@ -11,6 +11,7 @@ use super::mbarrier::Mbarriers;
 use super::warp::{self, Fragment, Poll, State, Warp};
 use crate::module::Entry;
 use crate::race::Standing;
+use crate::rare::Rare;
 use crate::shared::Shared;
 use std::collections::VecDeque;
 use std::mem::swap;
@@ -31,6 +32,8 @@ pub(crate) struct Seat {
 pub(crate) struct Calm {
     /// Changes of memory in the launch until then.
     pub changes: u64,
+    /// Times that a clock was read in the launch until then.
+    pub ticks: u64,
     /// Times in a row without a change.
     pub times: u32,
     /// Of everything the block's threads held the last two times, once it has been calm for some
@@ -131,7 +134,9 @@ impl Resident {
         machine.mbarriers.clear();
         machine.flights.iter_mut().for_each(Flight::clear);
         machine.alive_threads = threads;
-        machine.shared.start_block();
+        let tests = |rare: &Rare| matches!(rare, Rare::Mbarrier(_));
+        let phased = !machine.cluster.is_several() && machine.entry.rares.iter().any(tests);
+        machine.shared.start_block(phased);
         machine.local.init.clear();
         machine.local.init.resize(machine.local.data.len(), false);
         for copies in machine.copies.iter_mut() {
@@ -141,7 +146,7 @@ impl Resident {
         for warp in self.crew.warps_mut() {
             let here = (threads - warp.index * 32).min(32);
             warp.alive = if here == 32 { warp::FULL } else { (1 << here) - 1 };
-            warp.clock = 0;
+            warp.restart_clock();
             warp.yielding = None;
             warp.poll = Poll::default();
             warp.arrived = 0;

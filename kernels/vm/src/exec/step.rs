@@ -10,7 +10,7 @@ use super::warp::{FULL, Fragment, State, Warp, lanes};
 use super::{alu, cluster, collective, rare, strict};
 use crate::dispatch::Vectors;
 use crate::fault::FaultKind;
-use crate::program::{Action, Reg, Step};
+use crate::program::{Action, Matrix, Reg, Step};
 use crate::syntax::Space;
 
 /// Instructions a warp runs before another gets its turn.
@@ -258,8 +258,9 @@ pub(crate) fn run<V: Vectors>(
                     put32(&mut warp.words[usize::from(d)], &[m; 32], m);
                 }
                 Action::Matrix(i) => {
-                    machine.changes += 1;
                     let what = &entry.matrices[usize::from(i)];
+                    // Time alone brings nobody what they wait for.
+                    machine.changes += u64::from(!matches!(what, Matrix::Clock { .. }));
                     if what.aligned() && m != FULL {
                         // It takes the whole warp.
                         warp.fragments.push(Fragment { pc, mask: m, state: State::Gathering });

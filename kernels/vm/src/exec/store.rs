@@ -11,7 +11,7 @@ use super::step::Laned;
 use super::warp::{Warp, lanes};
 use crate::fault::{FaultKind, RaceKind};
 use crate::memory::marks;
-use crate::program::{Access, Class};
+use crate::program::{Access, Class, Scope};
 use crate::race::Act;
 use crate::shared::{Touch, Toucher};
 use crate::space::DATA_BASE;
@@ -181,6 +181,7 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
         }
         _ => mask,
     };
+    machine.within(what.scope);
     for l in lanes(left) {
         let target = resolve(what.space, addresses[l]);
         let me = toucher(warp, l, pc);
@@ -190,12 +191,14 @@ fn scatter<const CHECKS: bool, const BYTES: usize>(
             release(machine, target, me, what.release);
         }
     }
+    machine.within(Scope::Wide);
     Ok(())
 }
 
 /// A strong store tells what was fenced before it.
 pub(crate) fn release(machine: &mut Machine<'_>, target: Target, me: Toucher, fenced: bool) {
-    if fenced {
+    // The scope of the block says nothing to others.
+    if fenced && !machine.races.narrow {
         machine.order_cluster();
     }
     if let Some(place) = flag_place(target)
@@ -430,7 +433,9 @@ fn write_other<const CHECKS: bool>(
             }
             let range = offset as usize..end as usize;
             if !machine.module.writable[range.clone()].iter().all(|w| *w) {
-                return Err(FaultKind::ConstWrite { offset }.into());
+                let at = (offset..end).find(|at| !machine.module.writable[*at as usize]);
+                let variable = at.and_then(|at| machine.variable_place(at));
+                return Err(FaultKind::ConstWrite { offset, variable }.into());
             }
             if CHECKS && machine.races.on {
                 let same = !strong && machine.data[range.clone()] == *data;

@@ -9,6 +9,7 @@ use super::step::Laned;
 use super::store::{release, write_one};
 use super::warp::{FULL, Warp, lanes};
 use crate::fault::MemorySpace;
+use crate::program::Scope;
 use crate::rare::{At, Exchange, Part, Tile};
 
 pub(super) fn aligned(
@@ -35,6 +36,7 @@ pub(super) fn exchange(
 ) -> Result<Turn, Laned> {
     let all = addresses(warp, what.at.base, what.at.offset);
     let changes = machine.changes;
+    machine.within(what.scope);
     for lane in lanes(mask) {
         let me = toucher(warp, lane, pc);
         let target = resolve(what.at.space, all[lane]);
@@ -67,6 +69,7 @@ pub(super) fn exchange(
             warp.longs[usize::from(high)].0[lane] = (old >> 64) as u64;
         }
     }
+    machine.within(Scope::Wide);
     machine.polled = true;
     if machine.changes == changes {
         let address = all[mask.trailing_zeros() as usize & 31];

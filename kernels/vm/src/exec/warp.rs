@@ -59,8 +59,11 @@ pub(crate) struct Warp {
     /// Lanes that have not exited.
     pub alive: u32,
     pub index: u32,
-    /// Counts `bar.warp.sync` within an epoch.
+    /// Counts `bar.warp.sync`, and arrivals at mbarriers, within an epoch; asynchronous accesses
+    /// have the clock 0.
     pub clock: u32,
+    /// The clock before which its own lanes' accesses are ordered.
+    pub synced: u32,
     /// Let other fragments run first although they stand further on.
     pub yielding: Option<u32>,
     pub poll: Poll,
@@ -73,6 +76,12 @@ pub(crate) struct Warp {
 }
 
 impl Warp {
+    /// An epoch begins for it.
+    #[inline(always)]
+    pub fn restart_clock(&mut self) {
+        (self.clock, self.synced) = (1, 1);
+    }
+
     #[cfg_attr(feature = "libfuzzer", inline(always))]
     pub fn is_ready(&self) -> bool {
         self.fragments.iter().any(|fragment| fragment.state == State::Ready)

@@ -14,7 +14,7 @@ use crate::dispatch;
 use crate::fault::FaultKind;
 use crate::program::{Factor, Multiply, Product, Shape, Slot, Sum};
 use crate::rare::{Warpgroup, Wide, WideFactor};
-use crate::shared::Touch;
+use crate::shared::{Touch, Toucher};
 
 /// Registers of the small products: a, b, c, d.
 const A: [Slot; 4] = [0, 1, 2, 3];
@@ -76,7 +76,8 @@ struct Reader<'w, 'm> {
 impl Reader<'_, '_> {
     fn bytes(&mut self, at: u64) -> Result<[u8; 16], Laned> {
         let machine = &mut *self.machine;
-        let me = toucher(self.warp, 0, self.pc);
+        // The tensor core's own access, until its wait.
+        let me = Toucher { clock: 0, ..toucher(self.warp, 0, self.pc) };
         if machine.checks {
             let read = machine.shared.load(at, 16, me, Touch::Read);
             read.map_err(|fault| (0, shared_trouble(machine, fault, at, 16, false)))?;

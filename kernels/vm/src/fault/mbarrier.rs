@@ -7,6 +7,8 @@ use std::fmt;
 pub enum MbarrierFault {
     /// Nobody initialised it, or it was invalidated.
     Uninitialised,
+    /// Another thread initialises it, and nothing orders that before this use.
+    UnorderedInit,
     /// A count that is zero or above 2²⁰ − 1.
     BadCount {
         /// The count.
@@ -61,6 +63,9 @@ impl fmt::Display for MbarrierFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MbarrierFault::Uninitialised => f.write_str("it is not initialised"),
+            MbarrierFault::UnorderedInit => f.write_str(
+                "it may not be initialised yet: nothing orders its initialisation before this",
+            ),
             MbarrierFault::BadCount { count } => {
                 write!(f, "a count of {count}, which must be 1 to 1048575")
             }

@@ -44,8 +44,8 @@ impl WarpgroupFault {
         match self {
             WarpgroupFault::Unfenced
             | WarpgroupFault::Overwritten { .. }
-            | WarpgroupFault::NoProxyFence { .. } => "access is",
-            _ => "product is",
+            | WarpgroupFault::NoProxyFence { .. } => "the other access is",
+            _ => "the other product is",
         }
     }
 }

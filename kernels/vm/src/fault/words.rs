@@ -1,6 +1,6 @@
 //! The one place that words faults.
 
-use super::{BufferPlace, ClusterFault, Fault, FaultKind, MemorySpace, Stop};
+use super::{BufferPlace, ClusterFault, Fault, FaultKind, MbarrierFault, MemorySpace, Stop};
 use std::fmt;
 
 impl fmt::Display for MemorySpace {
@@ -68,7 +68,10 @@ impl fmt::Display for FaultKind {
             FaultKind::UnwritableWrite { buffer } => {
                 write!(f, "a store to {buffer}, which must not be written")
             }
-            FaultKind::ConstWrite { offset } => {
+            FaultKind::ConstWrite { variable: Some(variable), .. } => {
+                write!(f, "a store to {variable}, which is constant")
+            }
+            FaultKind::ConstWrite { offset, .. } => {
                 write!(f, "a store to constant byte {offset}")
             }
             FaultKind::SharedRace { offset, race, .. } => {
@@ -168,14 +171,32 @@ impl fmt::Display for FaultKind {
 }
 
 impl FaultKind {
+    /// What the other party of a fault is, in a word.
+    pub fn party(&self) -> &'static str {
+        match self {
+            FaultKind::Uninitialised { .. } => "copy",
+            FaultKind::Mbarrier { .. } => "init",
+            _ => "other",
+        }
+    }
+
     /// What the other party of a fault did.
     fn other(&self) -> &'static str {
         match self {
-            FaultKind::MissingLane { .. } | FaultKind::ExitedAtBarrier { .. } => "thread exited at",
-            FaultKind::Cluster { wrong: ClusterFault::Exited { .. } } => "block exited at",
-            FaultKind::DivergedBarrier { .. } => "place is",
+            FaultKind::MissingLane { .. } | FaultKind::ExitedAtBarrier { .. } => {
+                "the other thread exited at"
+            }
+            FaultKind::Cluster { wrong: ClusterFault::Exited { .. } } => {
+                "the other block exited at"
+            }
+            FaultKind::DivergedBarrier { .. } => "the other place is",
+            FaultKind::Uninitialised { .. } => "a copy that nobody waited for brings them:",
+            FaultKind::Mbarrier { wrong: MbarrierFault::Uninitialised, .. } => {
+                "the kernel's only initialisation is"
+            }
+            FaultKind::Mbarrier { .. } => "its initialisation is",
             FaultKind::Warpgroup { wrong } => wrong.other(),
-            _ => "access is",
+            _ => "the other access is",
         }
     }
 }
@@ -193,7 +214,7 @@ impl fmt::Display for Fault {
         }
         f.write_str(")")?;
         if let Some(other) = &self.other {
-            write!(f, "; the other {} PTX line {}", self.kind.other(), other.ptx_line)?;
+            write!(f, "; {} PTX line {}", self.kind.other(), other.ptx_line)?;
             if let Some(source) = &other.source {
                 write!(f, " ({source})")?;
             }

@@ -4,7 +4,7 @@
 
 use super::operand::Ty;
 use super::{Binding, Lower, Lowering, Refusal, bad};
-use crate::program::{Access, Class, Compare, Op, Reg, Slot};
+use crate::program::{Access, Class, Compare, Op, Reg, Scope, Slot};
 use crate::rare::{Assert, Print, Rare};
 use crate::space::CODE_BASE;
 use crate::syntax::{Function, Instruction, Operand, Space, Statement, Tree, Variable};
@@ -94,7 +94,15 @@ impl<'a> Lowering<'a, '_> {
             self.guard = (0, false);
             at
         });
+        let kept = self.allocates.then(|| {
+            let (held, kept) = (Self::as_long(self.stack().pointer), self.fresh(Class::Long));
+            self.copy(kept, held);
+            (held, kept)
+        });
         let result = self.called(name, &returns, &arguments);
+        if let Some((held, kept)) = kept {
+            self.copy(held, kept);
+        }
         // What is refused stands under the guard.
         self.guard = if result.is_ok() { (0, false) } else { (guard, flip) };
         if let (Ok(()), Some(at)) = (&result, skip) {
@@ -297,5 +305,6 @@ fn variable(reg: Reg, at: u32) -> Access {
         plus: None,
         strong: false,
         release: false,
+        scope: Scope::Wide,
     }
 }

@@ -3,7 +3,7 @@
 use super::memory::space_of;
 use super::operand::{Ty, TyKind};
 use super::{Lower, Lowering, Refusal, bad};
-use crate::program::{Atomic, Class, Special};
+use crate::program::{Atomic, Class, Scope, Special};
 use crate::rare::{AsyncStore, Rare};
 use crate::space::{SHARED_BASE, WINDOW_BYTES, at_rank, rank_of};
 use crate::syntax::{Instruction, Operand, Space};
@@ -110,6 +110,7 @@ impl<'a> Lowering<'a, '_> {
             a: regs[0],
             b: regs[0],
             release: false,
+            scope: Scope::Wide,
         });
         let (count, width_bytes) = (vector as u8, ty.bits / 8);
         self.push_rare(Rare::Async(AsyncStore { at, counts, regs, count, width_bytes, reduces }));

@@ -1,5 +1,6 @@
 //! Branches, calls, barriers and fences.
 
+use super::memory::space_of;
 use super::{Fixup, FixupAt, Lower, Lowering, Refusal, bad};
 use crate::parse_error::ParseErrorKind;
 use crate::program::{Barrier, BarrierKind, Class, Op, Table};
@@ -56,10 +57,12 @@ impl<'a> Lowering<'a, '_> {
             "bar" | "barrier" => self.barrier(ins, parts),
             // One warp at a time runs and every store is visible at once: a fence only orders.
             "membar" | "fence" if parts[1..].iter().all(|part| FENCES.contains(part)) => {
-                let wide = |part: &&str| matches!(*part, "gl" | "gpu" | "sys" | "cluster");
+                let wide = |part: &&str| matches!(*part, "gl" | "gpu" | "sys");
                 let narrow = |part: &&str| matches!(*part, "proxy" | "mbarrier_init");
                 if parts.iter().any(wide) && !parts.iter().any(narrow) {
                     self.emit(Op::Fence);
+                } else if parts.contains(&"cluster") && !parts.iter().any(narrow) {
+                    self.push_rare(Rare::ClusterFence);
                 } else if parts.contains(&"cta") && !parts.iter().any(narrow) {
                     self.push_rare(Rare::BlockFence);
                 }
@@ -69,6 +72,14 @@ impl<'a> Lowering<'a, '_> {
                 }
                 Ok(())
             }
+            "discard" => match (parts, ins.operands.as_slice()) {
+                (["discard", "L2"] | ["discard", "global", "L2"], [at, Operand::Int(128)]) => {
+                    let at = self.at(at, space_of(parts))?;
+                    self.push_rare(Rare::Discard(at));
+                    Ok(())
+                }
+                _ => bad(),
+            },
             "nanosleep" | "pmevent" | "prefetch" | "prefetchu" | "griddepcontrol"
             | "setmaxnreg" | "applypriority" => Ok(()),
             _ => Err(Refusal::Unsupported),

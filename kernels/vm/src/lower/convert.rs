@@ -80,6 +80,9 @@ impl<'a> Lowering<'a, '_> {
             let a = self.word(a)?;
             let f: LaneFn = match parts {
                 ["cvt", "rna", "tf32", "f32"] => |a, _, _| u64::from(tf32_away(a as u32)),
+                ["cvt", "rna", "satfinite", "tf32", "f32"] => {
+                    |a, _, _| u64::from(tf32_finite(tf32_away(a as u32)))
+                }
                 ["cvt", "rn", "tf32", "f32"] => |a, _, _| u64::from(tf32_nearest(a as u32)),
                 ["cvt", "rz", "tf32", "f32"] => |a, _, _| u64::from(tf32_toward_zero(a as u32)),
                 ["cvt", "rn", "relu", "tf32", "f32"] => {
@@ -489,6 +492,11 @@ fn tf32_away(bits: u32) -> u32 {
         return if bits & 0x7f_ffff != 0 { float::NAN_F32 } else { bits };
     }
     bits.wrapping_add(0x1000) & !0x1fff
+}
+
+/// Infinity becomes the largest finite number of its sign.
+fn tf32_finite(bits: u32) -> u32 {
+    if bits << 1 == 0xff00_0000 { bits & 0x8000_0000 | 0x7f7f_e000 } else { bits }
 }
 
 pub(crate) fn tf32_nearest(bits: u32) -> u32 {

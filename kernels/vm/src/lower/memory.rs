@@ -2,7 +2,7 @@
 
 use super::operand::{Ty, TyKind};
 use super::{Binding, Lower, Lowering, Refusal, bad};
-use crate::program::{Access, Atomic, AtomicOp, Binary, Class, Long2, Op, Reg, Slot, Unary};
+use crate::program::{Access, Atomic, AtomicOp, Binary, Class, Long2, Op, Reg, Scope, Slot, Unary};
 use crate::space::{DATA_BASE, LOCAL_BASE, OWN_BYTES, PARAM_BASE, SHARED_BASE, WINDOW_BYTES};
 use crate::syntax::{Instruction, Operand, Space};
 
@@ -27,6 +27,15 @@ pub(super) fn is_strong(parts: &[&str]) -> bool {
     let strong =
         |p: &&str| matches!(*p, "volatile" | "relaxed" | "acquire" | "release" | "cv" | "wt");
     parts.iter().any(strong)
+}
+
+/// Among whom a strong access is one.
+pub(super) fn scope(parts: &[&str]) -> Scope {
+    match parts.iter().find(|part| matches!(**part, "cta" | "cluster" | "gpu" | "sys")) {
+        Some(&"cta") => Scope::Block,
+        Some(&"cluster") => Scope::Cluster,
+        _ => Scope::Wide,
+    }
 }
 
 /// Whether a fence comes before an atomic.
@@ -97,9 +106,11 @@ impl<'a> Lowering<'a, '_> {
                 space = Space::Global;
             }
         }
-        let list = match values {
-            Operand::Vector(list) => list.as_slice(),
-            single => std::slice::from_ref(single),
+        let elements = self.elements_of(values);
+        let list = match (&elements, values) {
+            (Some(elements), _) => elements.as_slice(),
+            (None, Operand::Vector(list)) => list.as_slice(),
+            (None, single) => std::slice::from_ref(single),
         };
         // Vectors of 2, 4 or 8 elements and at most 32 bytes.
         let counted = list.len() <= 8 && list.len().is_power_of_two();
@@ -118,6 +129,7 @@ impl<'a> Lowering<'a, '_> {
             plus: None,
             strong: is_strong(parts),
             release: parts.contains(&"release"),
+            scope: scope(parts),
         };
         for (i, value) in list.iter().enumerate() {
             access.regs[i] = if load {
@@ -277,6 +289,7 @@ impl<'a> Lowering<'a, '_> {
             a,
             b,
             release: releases(parts),
+            scope: scope(parts),
         });
         self.emit(Op::Atomic(self.atomics.len() as u16 - 1));
         Ok(())
@@ -328,17 +341,29 @@ impl<'a> Lowering<'a, '_> {
             Space::Cluster => |a, _, _| within(a, SHARED_BASE),
             Space::Local => |a, _, _| within(a, LOCAL_BASE),
             Space::Param => |a, _, _| within(a, PARAM_BASE),
-            Space::Global => |a, _, _| u64::from(a >= 1 << 40) | within(a, DATA_BASE),
+            // Parameters lie in the window of global memory.
+            Space::Global => |a, constants, _| {
+                let variable = a.wrapping_sub(DATA_BASE) < constants;
+                u64::from(a >= 1 << 40 || variable) | within(a, PARAM_BASE)
+            },
+            Space::Const => |a, constants, _| {
+                let at = a.wrapping_sub(DATA_BASE);
+                u64::from(at < WINDOW_BYTES && at >= constants)
+            },
             _ => return Err(Refusal::Unsupported),
         };
         let d = self.target(d, Class::Predicate)?;
         let a = self.long(a)?;
-        self.pure(f, Self::as_predicate(d), &[Self::as_long(a)]);
+        let constants = self.constant(self.constants, Class::Long);
+        self.pure(f, Self::as_predicate(d), &[Self::as_long(a), constants]);
         Ok(())
     }
 
     fn mov(&mut self, ins: &Instruction<'a>, parts: &[&str]) -> Lower<()> {
         let ty = parts.last().and_then(|name| Ty::parse(name)).ok_or(Refusal::Unsupported)?;
+        if let ["mov", of @ ("v2" | "v4"), _] = parts {
+            return self.move_vector(ins, if *of == "v2" { 2 } else { 4 }, ty);
+        }
         match ins.operands.as_slice() {
             [Operand::Vector(list), a] => self.unpack(list, a, ty),
             [d, Operand::Vector(list)] => self.pack(d, list, ty),

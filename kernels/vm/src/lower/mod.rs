@@ -21,14 +21,17 @@ mod modifiers;
 mod operand;
 mod packed;
 mod quad;
+mod stack;
+mod targets;
 mod tensor;
 mod touches;
+mod vectors;
 mod visit;
 mod visit_rare;
 mod warp;
 mod warpgroup;
 
-use crate::module::{Entry, Parameter, ParameterType};
+use crate::module::{Entry, Parameter, ParameterType, Placed};
 use crate::parse_error::{ParseError, ParseErrorKind};
 use crate::program::{
     Access, Atomic, Barrier, Class, Instr, Matrix, Op, Place, Pure, Reg, SharedArray, Shuffle,
@@ -42,6 +45,7 @@ pub(crate) struct Lowered {
     pub entries: Vec<Entry>,
     pub data: Vec<u8>,
     pub writable: Vec<bool>,
+    pub variables: Vec<Placed>,
 }
 
 /// Why an instruction could not be lowered.
@@ -72,6 +76,8 @@ pub(crate) enum Binding {
     },
     /// Offset in the module's own data.
     Data(u64),
+    /// One of [`Lowering::vectors`].
+    Vector(usize),
 }
 
 /// `.reg .b32 %r<n>`: slots are given out when first named.
@@ -149,6 +155,23 @@ pub(crate) struct Lowering<'a, 't> {
     /// The asynchronous proxy reads what threads store: registers of products and such stores are
     /// looked after.
     watched: bool,
+    /// Where the module's `.const` variables begin among its variables.
+    constants: u64,
+    /// The stack that `alloca` takes from, once something does.
+    stack: Option<Stack>,
+    /// Something in the module takes from it: what a function takes goes back when it returns.
+    allocates: bool,
+    /// Registers of several elements, with the bits of each.
+    vectors: Vec<(Vec<Reg>, u8)>,
+}
+
+/// A thread's stack in local memory.
+#[derive(Clone, Copy)]
+struct Stack {
+    /// The register of its pointer; 0 stands for the top.
+    pointer: Slot,
+    base: u32,
+    top: u32,
 }
 
 /// Beyond any device's local or shared memory.
@@ -175,21 +198,32 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
     let mut writable = Vec::new();
     let mut addresses = HashMap::new();
     let mut pointers = Vec::new();
-    for variable in &tree.variables {
-        if !matches!(variable.space, Space::Global | Space::Const) {
-            if variable.size_bytes() > LARGEST_VARIABLE_BYTES {
-                return Err(too_large("bytes in one variable", 0));
-            }
-            continue;
-        }
+    let mut variables = Vec::new();
+    let other = |v: &&Variable<'_>| !matches!(v.space, Space::Global | Space::Const);
+    if tree.variables.iter().filter(other).any(|v| v.size_bytes() > LARGEST_VARIABLE_BYTES) {
+        return Err(too_large("bytes in one variable", 0));
+    }
+    // Constants lie behind the rest, so that an address tells them apart.
+    let of = |space| tree.variables.iter().filter(move |v| v.space == space);
+    let mut constants = None;
+    for variable in of(Space::Global).chain(of(Space::Const)) {
         let align = variable.align_bytes.max(1) as usize;
         data.resize(data.len().next_multiple_of(align), 0);
         let start = data.len();
+        if variable.space == Space::Const {
+            constants.get_or_insert(start as u64);
+        }
         if variable.size_bytes() > LARGEST_DATA_BYTES - (start as u64).min(LARGEST_DATA_BYTES) {
             return Err(too_large("bytes of module variables", 0));
         }
         let size = variable.size_bytes() as usize;
         addresses.insert(variable.name, start as u64);
+        variables.push(Placed {
+            name: variable.name.to_owned(),
+            is_const: variable.space == Space::Const,
+            start: start as u64,
+            len_bytes: size as u64,
+        });
         data.resize(start + size, 0);
         writable.resize(start, false);
         writable.resize(start + size, variable.space == Space::Global);
@@ -224,16 +258,18 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
     }
     writable.resize(data.len(), false);
     let watched = touches::asynchronous(tree);
+    let allocates = touches::any(tree, |ins| ins.opcode.starts_with("alloca"));
     let mut entries = Vec::new();
     let mut statements = 0;
     for function in tree.functions.iter().filter(|f| f.is_entry) {
-        let lowering =
-            Lowering { simplified, statements, watched, ..Lowering::new(tree, &addresses) };
+        let constants = constants.unwrap_or(data.len() as u64);
+        let fresh = Lowering::new(tree, &addresses);
+        let lowering = Lowering { simplified, statements, watched, constants, allocates, ..fresh };
         let (entry, lowered) = lowering.entry(function)?;
         entries.push(entry);
         statements = lowered;
     }
-    Ok(Lowered { entries, data, writable })
+    Ok(Lowered { entries, data, writable, variables })
 }
 
 pub(crate) fn too_large(what: &'static str, line: u32) -> ParseError {
@@ -285,6 +321,10 @@ impl<'a, 't> Lowering<'a, 't> {
             simplified: true,
             statements: 0,
             watched: false,
+            constants: 0,
+            stack: None,
+            allocates: false,
+            vectors: Vec::new(),
         }
     }
 
@@ -378,6 +418,9 @@ impl<'a, 't> Lowering<'a, 't> {
                     self.scope().branch_targets.insert(name, targets.clone());
                 }
                 Statement::Registers(kind, name, count) => self.registers(kind, name, *count)?,
+                Statement::VectorRegister(kind, name, len) => {
+                    self.vector_register(kind, name, *len)?;
+                }
                 Statement::Variable(variable) => self.variable(variable)?,
                 Statement::Instruction(instruction) => self.instruction(instruction)?,
             }
@@ -419,15 +462,7 @@ impl<'a, 't> Lowering<'a, 't> {
         name: &'a str,
         count: Option<u32>,
     ) -> Result<(), ParseError> {
-        let (class, bits) = match kind {
-            "pred" => (Class::Predicate, 1),
-            "b128" => (Class::Long, 128),
-            _ => match crate::syntax::type_bytes(kind) {
-                Some(8) => (Class::Long, 64),
-                Some(bytes) => (Class::Word, bytes as u8 * 8),
-                None => return Err(self.error(ParseErrorKind::UnknownType(kind.to_owned()))),
-            },
-        };
+        let (class, bits) = self.register_type(kind)?;
         if count.is_some() {
             self.scope().families.push((name, Family { class, bits }));
         } else {
@@ -435,6 +470,18 @@ impl<'a, 't> Lowering<'a, 't> {
             self.bind(name, binding);
         }
         Ok(())
+    }
+
+    fn register_type(&self, kind: &'a str) -> Result<(Class, u8), ParseError> {
+        Ok(match kind {
+            "pred" => (Class::Predicate, 1),
+            "b128" => (Class::Long, 128),
+            _ => match crate::syntax::type_bytes(kind) {
+                Some(8) => (Class::Long, 64),
+                Some(bytes) => (Class::Word, bytes as u8 * 8),
+                None => return Err(self.error(ParseErrorKind::UnknownType(kind.to_owned()))),
+            },
+        })
     }
 
     fn variable(&mut self, variable: &Variable<'a>) -> Result<(), ParseError> {
@@ -509,6 +556,7 @@ impl<'a, 't> Lowering<'a, 't> {
         if !modifiers::known(parts) {
             return Err(Refusal::Unsupported);
         }
+        targets::admit(self.tree.target, ins, parts)?;
         match parts[0] {
             "ret" | "exit" | "bra" | "brx" | "call" | "trap" | "brkpt" | "bar" | "barrier"
             | "nanosleep" | "membar" | "fence" | "pmevent" | "prefetch" | "prefetchu"
@@ -516,6 +564,7 @@ impl<'a, 't> Lowering<'a, 't> {
                 self.control(ins, parts)
             }
             "createpolicy" => self.policy(ins),
+            "alloca" | "stacksave" | "stackrestore" => self.stack_operation(ins, parts),
             "st" | "red" if parts.get(1) == Some(&"async") => self.async_store(ins, parts),
             "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mov" => {
                 self.memory(ins, parts)

@@ -79,7 +79,7 @@ pub(super) fn known(parts: &[&str]) -> bool {
         | "cvta" | "isspacep" | "mov" | "ldmatrix" | "stmatrix" | "movmatrix" | "cp" | "mma"
         | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" | "copysign"
         // These are matched as a whole where they are lowered.
-        | "testp" | "wgmma" | "wmma" | "mbarrier" | "mapa" | "getctarank" => return true,
+        | "testp" | "alloca" | "stacksave" | "stackrestore" | "wgmma" | "wmma" | "mbarrier" | "mapa" | "getctarank" => return true,
         _ => return false,
     };
     parts[1..].iter().all(|part| {

@@ -147,6 +147,9 @@ impl<'a> Lowering<'a, '_> {
                 }
             }
         }
+        if let Some(element) = self.element(name) {
+            return Some(element);
+        }
         if let Some(offset) = self.data.get(name) {
             return Some(Binding::Data(*offset));
         }
@@ -238,7 +241,10 @@ impl<'a> Lowering<'a, '_> {
                 Some(binding) => self.address_constant(binding, *offset, class),
                 None => Self::unknown(name),
             },
-            Operand::Vector(_) => bad(),
+            Operand::Element(name, at) => match self.vector_element(name, *at)? {
+                (reg, _) if reg.class == class => Ok(reg),
+                _ => bad(),
+            },
             _ => bad(),
         }
     }
@@ -250,14 +256,16 @@ impl<'a> Lowering<'a, '_> {
         /// Cycles and nanoseconds that pass from one reading to the next.
         const CLOCK_STEP: u32 = 32;
         const TIMER_STEP: u32 = 1024;
-        let step = match (name, class) {
-            ("%clock" | "%clock64", _) => Some(CLOCK_STEP),
-            ("%globaltimer", Class::Long) | ("%globaltimer_lo", _) => Some(TIMER_STEP),
+        let clock = match (name, class) {
+            ("%clock" | "%clock64", _) => Some((CLOCK_STEP, false)),
+            ("%clock_hi", _) => Some((CLOCK_STEP, true)),
+            ("%globaltimer", Class::Long) | ("%globaltimer_lo", _) => Some((TIMER_STEP, false)),
+            ("%globaltimer_hi", _) => Some((TIMER_STEP, true)),
             _ => None,
         };
-        if let Some(step) = step {
+        if let Some((step, high)) = clock {
             let d = self.fresh(class);
-            self.push_matrix(Matrix::Clock { d, step });
+            self.push_matrix(Matrix::Clock { d, step, high });
             return Ok(d);
         }
         match name {
@@ -313,6 +321,7 @@ impl<'a> Lowering<'a, '_> {
             Binding::Shared(at) => u64::from(at),
             Binding::Local(at) => u64::from(at),
             Binding::Parameter { offset } => u64::from(offset),
+            Binding::Vector(_) => return bad(),
             Binding::Data(at) => DATA_BASE + at,
             Binding::DynamicShared => {
                 let base = self.special(Special::DynamicBase, class == Class::Long);
@@ -372,6 +381,7 @@ impl<'a> Lowering<'a, '_> {
                 Some(_) => bad(),
                 None => Self::unknown(name),
             },
+            Operand::Element(name, at) => self.vector_element(name, *at),
             _ => bad(),
         }
     }
@@ -399,7 +409,7 @@ impl<'a> Lowering<'a, '_> {
             Some(Binding::Register { reg, .. }) if reg.class != Class::Predicate => {
                 Ok((Some(reg), *offset, None))
             }
-            Some(Binding::Register { .. } | Binding::Pair(_)) => bad(),
+            Some(Binding::Register { .. } | Binding::Pair(_) | Binding::Vector(_)) => bad(),
             Some(Binding::Shared(at)) => {
                 Ok((None, i64::from(at).wrapping_add(*offset), Some(Space::Shared)))
             }

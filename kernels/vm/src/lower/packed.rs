@@ -142,8 +142,12 @@ impl<'a> Lowering<'a, '_> {
         let f: LaneFn = match (to, third) {
             ("u16", false) => |a, b, _| cut_pair(a, b, 0, 0xffff) & 0xffff_ffff,
             ("s16", false) => |a, b, _| cut_pair(a, b, -0x8000, 0x7fff) & 0xffff_ffff,
-            ("u8", true) => |a, b, c| c << 16 | cut_bytes(a, b, 0, 0xff),
-            ("s8", true) => |a, b, c| c << 16 | cut_bytes(a, b, -0x80, 0x7f),
+            ("u8", true) => |a, b, c| onto(c, 8, cut(a, 0, 0xff), cut(b, 0, 0xff)),
+            ("s8", true) => |a, b, c| onto(c, 8, cut(a, -0x80, 0x7f), cut(b, -0x80, 0x7f)),
+            ("u4", true) => |a, b, c| onto(c, 4, cut(a, 0, 0xf), cut(b, 0, 0xf)),
+            ("s4", true) => |a, b, c| onto(c, 4, cut(a, -8, 7), cut(b, -8, 7)),
+            ("u2", true) => |a, b, c| onto(c, 2, cut(a, 0, 3), cut(b, 0, 3)),
+            ("s2", true) => |a, b, c| onto(c, 2, cut(a, -2, 1), cut(b, -2, 1)),
             _ => return Err(Refusal::Unsupported),
         };
         let (d, sources) = match ins.operands.as_slice() {
@@ -166,8 +170,10 @@ fn cut_pair(a: u64, b: u64, low: i32, high: i32) -> u64 {
     cut(a, low, high) << 16 | cut(b, low, high) & 0xffff
 }
 
-fn cut_bytes(a: u64, b: u64, low: i32, high: i32) -> u64 {
-    (cut(a, low, high) & 0xff) << 8 | cut(b, low, high) & 0xff
+/// Two integers of so many bits below the low bits of a third.
+fn onto(c: u64, bits: u32, a: u64, b: u64) -> u64 {
+    let mask = (1 << bits) - 1;
+    (c << (2 * bits) | (a & mask) << bits | b & mask) & 0xffff_ffff
 }
 
 fn relu_halves(a: u64, _: u64, _: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! What is wider than a register: 128-bit values, atomics on vectors, and `wmma` tiles, which
 //! become products of eight columns each.
 
-use super::memory::{is_strong, releases, space_of};
+use super::memory::{is_strong, releases, scope, space_of};
 use super::operand::Ty;
 use super::{Binding, Lower, Lowering, Refusal, bad};
 use crate::program::{Access, Class, Factor, Matrix, Multiply, Op, Product, Shape, Slot, Sum};
@@ -66,7 +66,9 @@ impl<'a> Lowering<'a, '_> {
                     _ => return Err(Refusal::Unsupported),
                 };
                 let release = releases(parts);
-                self.push_rare(Rare::Exchange(Exchange { at, old, new, expected, release }));
+                let scope = scope(parts);
+                let what = Exchange { at, old, new, expected, release, scope };
+                self.push_rare(Rare::Exchange(what));
             }
             _ => return Err(Refusal::Unsupported),
         }
@@ -95,6 +97,7 @@ impl<'a> Lowering<'a, '_> {
             plus: None,
             strong: is_strong(parts),
             release: parts.contains(&"release"),
+            scope: scope(parts),
         }
     }
 

@@ -11,16 +11,21 @@ use std::collections::HashSet;
 
 /// Whether any function of a module has the asynchronous proxy read what threads stored.
 pub(super) fn asynchronous(tree: &Tree<'_>) -> bool {
-    let reads = |statement: &Statement<'_>| match statement {
-        Statement::Instruction(ins) => {
-            let bulk = ["cp.async.bulk", "cp.reduce.async.bulk"];
-            let copies = bulk.iter().any(|name| ins.opcode.starts_with(name));
-            ins.opcode.starts_with("wgmma.mma_async")
-                || copies && ins.opcode.contains(".global.shared::cta")
-        }
+    any(tree, |ins| {
+        let bulk = ["cp.async.bulk", "cp.reduce.async.bulk"];
+        let copies = bulk.iter().any(|name| ins.opcode.starts_with(name));
+        ins.opcode.starts_with("wgmma.mma_async")
+            || copies && ins.opcode.contains(".global.shared::cta")
+    })
+}
+
+/// Whether such an instruction stands in any function.
+pub(super) fn any(tree: &Tree<'_>, is: impl Fn(&Instruction<'_>) -> bool) -> bool {
+    let is = |statement: &Statement<'_>| match statement {
+        Statement::Instruction(instruction) => is(instruction),
         _ => false,
     };
-    tree.functions.iter().flat_map(|f| f.body.iter().flatten()).any(reads)
+    tree.functions.iter().flat_map(|f| f.body.iter().flatten()).any(is)
 }
 
 impl Lowering<'_, '_> {

@@ -63,12 +63,13 @@ pub(super) fn visit(rare: &mut Rare, f: Visitor<'_>) {
             let slots = what.regs.iter_mut().take(what.count.into());
             slots.for_each(|slot| f(role, Word, slot));
         }
-        Rare::Aligned { at, .. } => address(f, at),
+        Rare::Aligned { at, .. } | Rare::Discard(at) => address(f, at),
         Rare::TooDeep
         | Rare::WarpgroupFence
         | Rare::WarpgroupCommit
         | Rare::WarpgroupWait { .. }
         | Rare::BlockFence
+        | Rare::ClusterFence
         | Rare::ProxyFence => {}
         // What is written counts as read, so that its slot holds nothing else until then.
         Rare::Touches(what) => {

@@ -22,6 +22,8 @@ pub(crate) enum Matrix {
     Clock {
         d: Reg,
         step: u32,
+        /// Its upper 32 bits.
+        high: bool,
     },
     /// Waits until at most `pending` groups are outstanding; `None` for all.
     Wait {

@@ -97,9 +97,11 @@ impl Races {
         let harmless = same && !self.strong(old.writer);
         // Without a fence anywhere nothing is ordered but strong accesses of this very place, with
         // those the block has made there.
-        let seen = |record| self.own(record) && self.strong(record);
-        let met = !self.synchronises && [old.writer, old.reader, old.other].into_iter().any(seen);
-        let known = |record| met && self.strong(record) && !self.own(record);
+        let seen = |record| self.own(record) && self.wide(record);
+        let met = !self.synchronises
+            && !self.narrow
+            && [old.writer, old.reader, old.other].into_iter().any(seen);
+        let known = |record| met && self.wide(record) && !self.own(record);
         let races = |record| self.races(record, mine, act.strong) && !known(record);
         if !harmless && races(old.writer) {
             let race = if act.store { RaceKind::WriteAfterWrite } else { RaceKind::ReadAfterWrite };
@@ -154,6 +156,12 @@ impl Races {
         self.logged(record).is_some_and(|logged| logged.strong)
     }
 
+    /// Strong for threads of other blocks too.
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    fn wide(&self, record: u32) -> bool {
+        self.logged(record).is_some_and(|logged| logged.strong && !logged.narrow)
+    }
+
     /// Whether a recorded access and mine are of two blocks or warps, not both strong and not
     /// ordered.
     #[cfg_attr(feature = "libfuzzer", inline(always))]
@@ -168,8 +176,9 @@ impl Races {
             return false;
         };
         let what = [theirs.serial, u32::from(theirs.warp), theirs.tick];
-        let both_strong = theirs.strong && strong;
-        let before = self.order.before(&self.standing, me.warp.into(), what, theirs.strong);
+        let theirs_wide = theirs.strong && !theirs.narrow;
+        let both_strong = theirs_wide && strong && !me.narrow;
+        let before = self.order.before(&self.standing, me.warp.into(), what, theirs_wide);
         !both_strong && !before
     }
 

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     fn thread(thread: u32) -> Toucher {
-        Toucher { thread, clock: 0, pc: 7 }
+        Toucher { thread, clock: 0, synced: 0, pc: 7 }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! as the rules allow. They judge and record as the same accesses one by one do, or refuse.
 
 use super::record::{
-    ATOMIC, EPOCH_SHIFT, Four, SPLIT, THREAD_SHIFT, against, joined, joined_by_two, merged, record,
+    ATOMIC, EPOCH_SHIFT, Four, SPLIT, THREAD_SHIFT, against, foreign, joined, joined_by_two,
+    judged, merged, record,
 };
 use super::{INIT, Shared, Touch, Toucher, UNINIT};
 use crate::exec::warp::lanes;
@@ -21,6 +22,7 @@ impl Shared {
         f: impl Fn(u32, usize) -> u32,
     ) -> u32 {
         let (first, epoch) = (record(self.epoch, first, true), self.epoch as u32);
+        let phased = self.phases.on;
         // One length for all, so that one comparison a lane is enough.
         let (state, words) = (self.state.as_chunks().0, self.data.as_chunks_mut().0);
         let cells = state.len().min(words.len());
@@ -45,7 +47,9 @@ impl Shared {
             let mine = first + ((l as u64) << THREAD_SHIFT);
             let (writer, reader) = (writers[cell], readers[cell]);
             let alone = |old: u64| (old ^ mine) >> EPOCH_SHIFT != 0;
-            let free = |old: u64| alone(old) || old & (SPLIT | ATOMIC) == ATOMIC;
+            let free = |old: u64| {
+                alone(old) || old & (SPLIT | ATOMIC) == ATOMIC && !(phased && foreign(&[old], mine))
+            };
             if writer == reader {
                 if !free(writer) {
                     return left;
@@ -80,7 +84,10 @@ impl Shared {
         if !BYTES.is_multiple_of(4) || BYTES > 16 {
             return false;
         }
-        let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
+        let (me, epoch) = (first, self.epoch as u32);
+        let first = record(self.epoch, me, false);
+        let judged = judged(first, me);
+        let phased = self.phases.on;
         // One length for all, so that one comparison a lane is enough.
         let (state, data) = (self.state.as_chunks::<BYTES>().0, self.data.as_chunks::<BYTES>().0);
         let (pieces, cells) = (state.len().min(data.len()), BYTES / 4);
@@ -105,8 +112,13 @@ impl Shared {
             ) else {
                 return false;
             };
-            let mine = first + ((l as u64) << THREAD_SHIFT);
-            if state[piece] != [INIT; BYTES] || four.stored == epoch && against(writers, mine) {
+            let lane = (l as u64) << THREAD_SHIFT;
+            let mine = first + lane;
+            let stored = four.stored == epoch && against(writers, judged + lane);
+            if state[piece] != [INIT; BYTES] || stored {
+                return false;
+            }
+            if phased && four.read == epoch && foreign(readers, mine) {
                 return false;
             }
             if four.read != epoch {
@@ -138,7 +150,9 @@ impl Shared {
         if !BYTES.is_multiple_of(4) || BYTES > 16 {
             return mask;
         }
-        let (first, epoch) = (record(self.epoch, first, false), self.epoch as u32);
+        let (me, epoch) = (first, self.epoch as u32);
+        let first = record(self.epoch, me, false);
+        let judged = judged(first, me);
         // One length for all, so that one comparison a lane is enough.
         let state = self.state.as_chunks_mut::<BYTES>().0;
         let data = self.data.as_chunks_mut::<BYTES>().0;
@@ -167,9 +181,10 @@ impl Shared {
             };
             let state = &mut state[place];
             let whole = *state == [INIT; BYTES] || *state == [UNINIT; BYTES];
-            let mine = first + ((l as u64) << THREAD_SHIFT);
-            let stored = four.stored == epoch && against(writers, mine);
-            if !whole || stored || four.read == epoch && against(readers, mine) {
+            let lane = (l as u64) << THREAD_SHIFT;
+            let mine = first + lane;
+            let stored = four.stored == epoch && against(writers, judged + lane);
+            if !whole || stored || four.read == epoch && against(readers, judged + lane) {
                 return left;
             }
             four.stored = epoch;
@@ -212,13 +227,17 @@ impl Shared {
             return false;
         };
         let alone = b.is_none();
-        let a = record(self.epoch, a, false);
-        let b = b.map_or(a, |b| record(self.epoch, b, false));
-        let stored = four.stored == epoch && (against(writers, a) || against(writers, b));
+        let me = a;
+        let [a, b] = [a, b.unwrap_or(a)].map(|me| record(self.epoch, me, false));
+        let [ja, jb] = [judged(a, me), judged(b, me)];
+        let stored = four.stored == epoch && (against(writers, ja) || against(writers, jb));
         if *state != [INIT; BYTES] || stored {
             return false;
         }
         let read = four.read == epoch;
+        if read && self.phases.on && foreign(readers, a) {
+            return false;
+        }
         four.read = epoch;
         for reader in readers {
             *reader = match alone {

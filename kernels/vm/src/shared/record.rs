@@ -54,9 +54,62 @@ pub(super) fn record(epoch: u64, me: Toucher, strong: bool) -> u64 {
         | u64::from(me.pc.min(0xffff))
 }
 
+/// My record as earlier ones are compared with it: what its own warp did before the clock that it
+/// bears is ordered before it. An arrival at an mbarrier alone orders nothing within the warp.
+#[inline(always)]
+pub(super) fn judged(mine: u64, me: Toucher) -> u64 {
+    let ahead = i64::from(me.clock) - i64::from(me.synced);
+    mine.wrapping_sub((ahead << CLOCK_SHIFT) as u64)
+}
+
 /// The record of threads that cannot be told apart.
 pub(super) fn many(epoch: u64, pc: u32, strong: bool) -> u64 {
     epoch << EPOCH_SHIFT | if strong { ATOMIC } else { 0 } | MANY | u64::from(pc.min(0xffff))
+}
+
+/// What a record says of whom it names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Named {
+    Nobody,
+    /// Threads of that warp, at that clock.
+    Warp(usize, u32),
+    /// Threads of several warps: the number of their set, where phases order the block; 0 for
+    /// anybody.
+    Set(u32),
+}
+
+pub(super) fn named(record: u64) -> Named {
+    match record & KINDS {
+        0 => Named::Nobody,
+        MANY => Named::Set((record >> CLOCK_SHIFT) as u32 & 0xf_ffff),
+        _ => Named::Warp(
+            (record >> (THREAD_SHIFT + 5)) as usize & 31,
+            (record >> CLOCK_SHIFT) as u32 & LAST_CLOCK,
+        ),
+    }
+}
+
+/// The record of a set's threads, the last of which is `mine`; strong only if both are.
+pub(super) fn of_set(old: u64, mine: u64, set: u32) -> u64 {
+    let strong = old & mine & ATOMIC;
+    mine >> EPOCH_SHIFT << EPOCH_SHIFT
+        | strong
+        | MANY
+        | u64::from(set) << CLOCK_SHIFT
+        | mine & 0xffff
+}
+
+/// Whether some record is of this epoch and names another warp than mine.
+#[inline(always)]
+pub(super) fn foreign(records: &[u64], mine: u64) -> bool {
+    let mut any = false;
+    for old in records {
+        let apart = old ^ mine;
+        any |= (apart >> EPOCH_SHIFT == 0)
+            & (old & KINDS != 0)
+            & ((apart & SAME_WARP != 0) | (old & KINDS == MANY));
+    }
+    any
 }
 
 /// Whether a record names anybody.

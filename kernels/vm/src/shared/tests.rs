@@ -7,12 +7,12 @@ fn shared() -> Shared {
     let mut shared = Shared::default();
     let array = SharedArray { offset_bytes: 0, size_bytes: 64 };
     shared.prepare(&[array], 96, 16);
-    shared.start_block();
+    shared.start_block(false);
     shared
 }
 
 fn me(thread: u32, clock: u32) -> Toucher {
-    Toucher { thread, clock, pc: 7 }
+    Toucher { thread, clock, synced: clock, pc: 7 }
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_run_is_its_threads_one_by_one() {
     for _ in 0..3000 {
         let mut s = Shared::default();
         s.prepare(&[block], 512, 0);
-        s.start_block();
+        s.start_block(false);
         s.set_ready(0, 512, true);
         for _ in 0..random(6) {
             let thread = me(random(96) as u32, random(3) as u32);
@@ -184,7 +184,7 @@ fn accesses_of_many_lanes_are_their_threads_one_by_one() {
     for _ in 0..20_000 {
         let mut s = Shared::default();
         s.prepare(&[block], 128, 0);
-        s.start_block();
+        s.start_block(false);
         s.set_ready(0, 128, true);
         for _ in 0..random(5) {
             let pc = random(2) as u32 + 7;

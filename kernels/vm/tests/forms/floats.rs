@@ -479,6 +479,34 @@ fn atomics(out: &mut Vec<Form>) {
     }));
 }
 
+/// `cvt.rna.satfinite.tf32.f32`: halves away from zero, the largest finite number for what is above.
+fn tf32(out: &mut Vec<Form>) {
+    let name = "cvt.rna.satfinite.tf32.f32";
+    let code = format!("{name} %r3, %f1;");
+    let more = [
+        0x3f80_1000,
+        0x3f80_0fff,
+        0xbf80_1000,
+        0x7f7f_efff,
+        0x7f7f_f000,
+        0xff7f_f001,
+        0x1000,
+        0xfff,
+    ];
+    let edges: Vec<u32> = FLOATS.iter().copied().chain(more).collect();
+    out.push(Form::each(name, code, &pairs(&edges), |[a, ..]| {
+        let x = f64::from(f32::from_bits(a));
+        if x.is_nan() {
+            return 0x7fff_ffff;
+        }
+        let exponent = (a >> 23 & 0xff).max(1) as i32 - 127;
+        let unit = 2f64.powi(exponent - 10);
+        let most = (2.0 - 2f64.powi(-10)) * 2f64.powi(127);
+        let rounded = ((x.abs() / unit + 0.5).floor() * unit).min(most);
+        u64::from((rounded as f32).to_bits() | a & 0x8000_0000)
+    }));
+}
+
 pub fn forms() -> Vec<Form> {
     let mut out = Vec::new();
     arithmetic(&mut out);
@@ -487,5 +515,6 @@ pub fn forms() -> Vec<Form> {
     from_integers(&mut out);
     between_floats(&mut out);
     atomics(&mut out);
+    tf32(&mut out);
     out
 }

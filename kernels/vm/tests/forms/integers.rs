@@ -426,8 +426,59 @@ fn memory(out: &mut Vec<Form>) {
         ),
         ("mov.b64 {lo,hi}", "mov.b64 {%r5,%r6}, %rd1;mov.b64 %rd3, {%r5,%r6};"),
         ("mov.b128", "{.reg .b128 q;mov.b128 q, {%rd2,%rd1};mov.b128 {%rd5,%rd3}, q;}"),
+        (
+            "discard.global.L2",
+            "and.b64 %rd5, %rd11, -128;discard.global.L2 [%rd5], 128;bar.warp.sync -1;mov.b64 %rd3, %rd1;",
+        ),
+        (
+            "stacksave, alloca, stackrestore",
+            "stacksave.u64 %rd5;alloca.u64 %rd6, 24, 32;st.local.u64 [%rd6+16], %rd1;alloca.u64 %rd7, 8;st.local.u64 [%rd7], %rd2;\
+             ld.local.u64 %rd3, [%rd6+16];stackrestore.u64 %rd5;alloca.u64 %rd8, 24, 32;\
+             sub.u64 %rd9, %rd8, %rd6;add.u64 %rd3, %rd3, %rd9;and.b64 %rd9, %rd6, 31;add.u64 %rd3, %rd3, %rd9;",
+        ),
+        (
+            "mov.v4.u32",
+            "{.reg .v4 .u32 v;.reg .v4 .b32 w;mov.v4.u32 v, {%r2,%r7,%r1,%r4};mov.v4.b32 w, v;mov.b64 %rd3, {w.z,v.x};}",
+        ),
     ] {
         out.push(Form::each(name, code, &pairs(&EDGES), |x| longs(x)[0]));
+    }
+    for (space, want) in [("const", 0), ("global", 1), ("local", 0), ("shared", 0)] {
+        let code = format!("isspacep.{space} %p1, %rd10;selp.u32 %r3, 1, 0, %p1;");
+        let name = format!("isspacep.{space} of global memory");
+        out.push(Form::each(name, code, &pairs(&EDGES), move |_| want));
+    }
+}
+
+/// `cvt.pack`: two integers cut to a type below the low bits of a third, bit by bit.
+fn packs(out: &mut Vec<Form>) {
+    for (ty, bits, signed) in [
+        ("u8", 8, false),
+        ("s8", 8, true),
+        ("u4", 4, false),
+        ("s4", 4, true),
+        ("u2", 2, false),
+        ("s2", 2, true),
+    ] {
+        let name = format!("cvt.pack.sat.{ty}.s32.b32");
+        let code = format!("{name} %r3, %r1, %r2, %r4;");
+        let edges: Vec<u32> = EDGES.iter().copied().chain([1, 2, 3, 4, 7, 8, 9, 15, 16]).collect();
+        out.push(Form::each(name, code, &pairs(&edges), move |[a, b, c, _]| {
+            let (least, most) = if signed {
+                (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1)
+            } else {
+                (0, (1 << bits) - 1)
+            };
+            let cut = |x: u32| i64::from(x as i32).clamp(least, most);
+            (0..32).fold(0, |all, i| {
+                let bit = match i / bits {
+                    0 => cut(b) >> i & 1,
+                    1 => cut(a) >> (i - bits) & 1,
+                    _ => i64::from(c) >> (i - 2 * bits) & 1,
+                };
+                all | (bit as u64) << i
+            })
+        }));
     }
 }
 
@@ -509,6 +560,7 @@ pub fn forms() -> Vec<Form> {
     bits(&mut out);
     comparisons(&mut out);
     conversions(&mut out);
+    packs(&mut out);
     memory(&mut out);
     atomics(&mut out);
     out

@@ -188,11 +188,21 @@ fn tiles(out: &mut Vec<Form>) {
     }
 }
 
+/// Special registers taken as vectors.
+fn vectors(out: &mut Vec<Form>) {
+    let code = "{.reg .v4 .u32 t;mov.v4.u32 t, %tid;.reg .v4 .b32 n;mov.v4.b32 n, %ntid;\
+        mad.lo.u32 %r5, n.x, 1000, t.x;add.u32 %r6, t.y, t.z;add.u32 %r6, %r6, t.w;add.u32 %r6, %r6, n.w;mov.b64 %rd3, {%r5,%r6};}";
+    out.push(Form::warp("mov.v4.u32 of %tid and %ntid", code, &pairs(&EDGES), |_| {
+        std::array::from_fn(|lane| 32_000 + lane as u64)
+    }));
+}
+
 pub fn forms() -> Vec<Form> {
     let mut out = Vec::new();
     shuffles(&mut out);
     votes(&mut out);
     reductions(&mut out);
     tiles(&mut out);
+    vectors(&mut out);
     out
 }
