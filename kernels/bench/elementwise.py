@@ -23,8 +23,7 @@ class GatedRmsNorm:
         self.inputs = [dict(x=draw(), z=draw(), out=draw()) for _ in range(self.sets)]
         self.w = torch.randn(channels, device="cuda").to(dtype)
         pieces = -(-channels * dtype.itemsize // 16)
-        lanes = 1 << (pieces - 1).bit_length()
-        form, self.lanes = ("piece", lanes) if lanes <= 32 else ("pieces", 32)
+        form, self.lanes = "part", min(1 << (-(-pieces // 2) - 1).bit_length(), 32)
         if pieces > 128:
             form, self.lanes = "block", BLOCK_THREADS
         self.entry = f"gated_rms_norm_{io}_{form}"

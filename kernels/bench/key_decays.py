@@ -149,13 +149,13 @@ class KdaChunk(Run):
         x, keys, state = self.inputs[index], I64(HEADS * DIM), I64(HEADS * DIM * DIM)
         places = (self.cu_seqlens, self.slot_of)
         launch = self.module.launch
-        launch(
-            f"kda_chunk_wy_{self.io}", self.chunks * HEADS, 256, 0,
-            x["q"], x["k"], x["v"], x["g"], x["beta"], *places,
-            self.ut, self.w, self.p, self.qd, self.kd, self.decay,
-            keys, keys, keys, keys, I64(HEADS), self.batch, HEADS, HEADS, DIM, DIM, 0, 0, -5.0,
-        )
         if self.io == "bf16":
+            launch(
+                "kda_chunk_intra_bf16", self.chunks * HEADS, 128, 3 * 3 * 16 * DIM * 4,
+                x["q"], x["k"], x["g"], x["beta"], *places,
+                self.ut, self.w, self.p, self.qd, self.kd, self.decay,
+                keys, keys, keys, I64(HEADS), self.batch, HEADS, HEADS, DIM, 0, 0, -5.0,
+            )
             shared = 2 * (64 * 2 * (3 * DIM + 64 + 128) + 512 + 4 * 512 * (DIM // 16 + 4))
             launch(
                 f"kda_chunk_inter_bf16_k{DIM}", self.batch * HEADS * DIM // 64, 320, shared,
@@ -163,6 +163,12 @@ class KdaChunk(Run):
                 keys, state, keys, HEADS, DIM, 0, 0, self.scale,
             )
             return
+        launch(
+            f"kda_chunk_wy_{self.io}", self.chunks * HEADS, 256, 0,
+            x["q"], x["k"], x["v"], x["g"], x["beta"], *places,
+            self.ut, self.w, self.p, self.qd, self.kd, self.decay,
+            keys, keys, keys, keys, I64(HEADS), self.batch, HEADS, HEADS, DIM, DIM, 0, 0, -5.0,
+        )
         launch(
             f"kda_chunk_carry_{self.io}_k{DIM}", self.batch * HEADS * DIM // 32, 256, 0,
             self.ut, self.w, self.p, self.qd, self.kd, self.decay, *places, x["s"], x["o"],

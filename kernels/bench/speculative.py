@@ -99,7 +99,7 @@ class Verify(Round):
     def ours(self, index: int):
         x = self.inputs[index]
         self.module.launch(
-            f"gdn_verify_{self.io}_{self.state}_k{DIM}", self.grid, 128, 0,
+            f"gdn_verify_{self.io}_{self.state}_k{DIM}", self.grid, 64, 0,
             x["q"], x["k"], x["v"], x["g"], x["beta"], x["s"], x["snap"], self.cu_seqlens, self.slot_of, x["o"],
             self.keys, self.keys, self.values, self.gates, self.gates, self.slot, self.slot, self.values,
             *self.sizes, 0, 1, self.scale,
@@ -120,6 +120,7 @@ class WriteOnAccept(Round):
     def __init__(self, module, io, state, batch, rows):
         super().__init__(io, state, batch, rows, 1)
         self.module, total = module, batch * rows
+        self.threads = 32 if state == "f32" else 64
         for x in self.inputs:
             x["alpha"] = torch.empty(total, VALUE_HEADS, device="cuda")
             x["delta"] = torch.empty(total, VALUE_HEADS, DIM, device="cuda")
@@ -133,7 +134,7 @@ class WriteOnAccept(Round):
         stash = (x["alpha"], x["delta"], x["key"])
         self.module.launch("gdn_write_on_accept_clear", 1, 128, 0, x["engaged"], self.batch)
         self.module.launch(
-            f"gdn_write_on_accept_verify_{self.io}_{self.state}_k{DIM}", self.grid, 128, 0,
+            f"gdn_write_on_accept_verify_{self.io}_{self.state}_k{DIM}", self.grid, self.threads, 0,
             x["q"], x["k"], x["v"], x["g"], x["beta"], x["s"], self.cu_seqlens, self.slot_of, x["o"], *stash, x["engaged"],
             self.keys, self.keys, self.values, self.gates, self.gates, self.slot, self.values,
             self.gates, self.values, self.keys, *self.sizes, 0, self.scale,
@@ -144,7 +145,7 @@ class WriteOnAccept(Round):
         self.ours(index)
         x = self.inputs[index]
         self.module.launch(
-            f"gdn_write_on_accept_fold_{self.state}_k{DIM}", self.grid, 128, 0,
+            f"gdn_write_on_accept_fold_{self.state}_k{DIM}", self.grid, 64, 0,
             x["s"], None, self.cu_seqlens, self.slot_of, self.accepted, x["engaged"], x["alpha"], x["delta"], x["key"],
             self.slot, I64(0), self.gates, self.values, self.keys, *self.sizes,
         )

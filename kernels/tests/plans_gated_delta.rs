@@ -122,6 +122,11 @@ fn decays_of_key_channels_are_refused_argument_by_argument() {
 
     let launches = plan("kda_chunk", &kda(DType::BF16, 128, 128, 3, 130)).expect("legal").launches;
     assert_eq!(launches[0].grid, [(130 / 64 + 3) * 4, 1, 1], "chunks and heads");
+    let shared = [32, 64, 128].map(|key_dim| {
+        let call = kda(DType::BF16, key_dim, 128, 3, 130);
+        plan("kda_chunk", &call).expect("legal").launches[0].dynamic_shared_bytes
+    });
+    assert_eq!(shared, [20_480, 36_864, 73_728], "decayed rows, or the square in their place");
     assert_eq!((launches[1].grid, launches[1].block), ([3 * 4 * 2, 1, 1], [320, 1, 1]));
     assert_eq!(launches[1].dynamic_shared_bytes, 197_632, "KdaTiles<128>::kBytes");
 

@@ -13,7 +13,6 @@
 // every lanes-th piece, keeps the first HELD of x, and asks for x, z and w of those before it sums.
 // The order of a row's sum follows from its channels and type alone.
 #include "gated_norm.cuh"
-#include "gates.cuh"
 #include "piece.cuh"
 
 constexpr int kBlockThreads = 256;
@@ -38,31 +37,48 @@ struct Row {
   const Arguments<T>& call;
   i64 row;
 
-  __device__ __forceinline__ void load(P& piece, const T* first, int at) const {
-    if (call.vectors) {
-      piece.load(first + at);
-    } else {
-      piece.load_some(first + at, call.channels - at);
-    }
+  // A piece as it lies in memory: half as many registers, of 16-bit types, until it is used.
+  __device__ __forceinline__ uint4 load(const T* first, int at) const {
+    if (call.vectors) return __ldg(reinterpret_cast<const uint4*>(first + at));
+    P piece;
+    piece.load_some(first + at, call.channels - at);
+    return piece.narrowed();
   }
-  __device__ __forceinline__ void load_x(P& piece, int at) const {
-    load(piece, call.x + row * call.x_stride, at);
+  __device__ __forceinline__ uint4 load_x(int at) const {
+    return load(call.x + row * call.x_stride, at);
   }
-  __device__ __forceinline__ void load_gate(P& z, P& w, int at) const {
-    load(z, call.z + row * call.z_stride, at);
-    load(w, call.w, at);
+  __device__ __forceinline__ uint4 load_z(int at) const {
+    return load(call.z + row * call.z_stride, at);
+  }
+  __device__ __forceinline__ uint4 load_w(int at) const { return load(call.w, at); }
+
+  // square + the sum of the piece's squares.
+  __device__ __forceinline__ static float add_squares(uint4 words, float square) {
+    P x;
+    x.widen_from(words);
+#pragma unroll
+    for (int i = 0; i < P::kCount; ++i) square = fmaf(x.x[i], x.x[i], square);
+    return square;
   }
 
-  __device__ __forceinline__ void finish(const P& x, const P& z, const P& w, int at,
-                                         float inverse) const {
-    P y;
+  template <typename DO>
+  __device__ __forceinline__ static void each(DO element) {
 #pragma unroll
-    for (int i = 0; i < P::kCount; ++i) {
-      float normed = x.x[i] * inverse;
-      if (call.rounds_norm) normed = widen(narrow<T>(normed));
-      const float weight = call.weight_is_offset ? 1.0f + w.x[i] : w.x[i];
-      const float gate = call.gate_is_sigmoid ? sigmoid(z.x[i]) : silu(z.x[i]);
-      y.x[i] = normed * weight * gate;
+    for (int i = 0; i < P::kCount; ++i) element(i);
+  }
+
+  __device__ __forceinline__ void finish(uint4 x_words, uint4 z_words, uint4 w_words, int at,
+                                         float inverse) const {
+    P x, z, w, y;
+    x.widen_from(x_words), z.widen_from(z_words), w.widen_from(w_words);
+    // An option is asked for once a piece.
+    each([&](int i) { y.x[i] = x.x[i] * inverse; });
+    if (call.rounds_norm) each([&](int i) { y.x[i] = widen(narrow<T>(y.x[i])); });
+    if (call.weight_is_offset) each([&](int i) { w.x[i] = 1.0f + w.x[i]; });
+    if (call.gate_is_sigmoid) {
+      each([&](int i) { y.x[i] = y.x[i] * w.x[i] * sigmoid_gate(z.x[i]); });
+    } else {
+      each([&](int i) { y.x[i] = y.x[i] * w.x[i] * silu(z.x[i]); });
     }
     const int left = call.channels - at;
     T* const out = call.out + row * call.out_stride + at;
@@ -107,35 +123,27 @@ __device__ __forceinline__ float row_sum(float x, int lanes) {
 template <typename T, bool BLOCK, int HELD>
 __device__ __forceinline__ void gated_rms_norm(const Arguments<T>& call) {
   using P = Piece<T>;
-  const int lanes = BLOCK ? kBlockThreads : call.lanes;
+  const int lanes = BLOCK ? kBlockThreads : call.lanes, bits = __ffs(lanes) - 1;
   const int lane = threadIdx.x & (lanes - 1);
   const int step = lanes * P::kCount;
-  const Row<T> row{call, static_cast<i64>(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes};
+  const Row<T> row{call, static_cast<i64>(blockIdx.x) * (kBlockThreads >> bits) + (threadIdx.x >> bits)};
   const bool own = row.row < call.rows;
   const int channels = own ? call.channels : 0;
   const int first = lane * P::kCount;
 
-  P x[HELD], z[HELD], w[HELD];
+  uint4 x[HELD], z[HELD], w[HELD];
+#pragma unroll
+  for (int held = 0; held < HELD; ++held) {
+    const int at = first + held * step;
+    if (at < channels) x[held] = row.load_x(at), z[held] = row.load_z(at), w[held] = row.load_w(at);
+  }
   float square = 0.0f;
 #pragma unroll
   for (int held = 0; held < HELD; ++held) {
-    if (first + held * step < channels) {
-      row.load_x(x[held], first + held * step);
-      row.load_gate(z[held], w[held], first + held * step);
-    }
-  }
-#pragma unroll
-  for (int held = 0; held < HELD; ++held) {
-    if (first + held * step < channels) {
-#pragma unroll
-      for (int i = 0; i < P::kCount; ++i) square = fmaf(x[held].x[i], x[held].x[i], square);
-    }
+    if (first + held * step < channels) square = row.add_squares(x[held], square);
   }
   for (int at = first + HELD * step; at < channels; at += step) {
-    P more;
-    row.load_x(more, at);
-#pragma unroll
-    for (int i = 0; i < P::kCount; ++i) square = fmaf(more.x[i], more.x[i], square);
+    square = row.add_squares(row.load_x(at), square);
   }
   square = row_sum<BLOCK>(square, lanes);
   const float inverse = 1.0f / sqrtf(square / static_cast<float>(call.channels) + call.eps);
@@ -145,10 +153,7 @@ __device__ __forceinline__ void gated_rms_norm(const Arguments<T>& call) {
     if (at < channels) row.finish(x[held], z[held], w[held], at, inverse);
   }
   for (int at = first + HELD * step; at < channels; at += step) {
-    P more, gate, weight;
-    row.load_x(more, at);
-    row.load_gate(gate, weight, at);
-    row.finish(more, gate, weight, at, inverse);
+    row.finish(row.load_x(at), row.load_z(at), row.load_w(at), at, inverse);
   }
 }
 
@@ -163,11 +168,10 @@ __device__ __forceinline__ void gated_rms_norm(const Arguments<T>& call) {
                                     gate_is_sigmoid, weight_is_offset, rounds_norm, eps});      \
   }
 
-// `_piece`: a thread has one piece of its row; `_pieces`: more; `_block`: a block has a row.
-#define GATED_RMS_NORM_IO(IO, T)                             \
-  GATED_RMS_NORM(gated_rms_norm_##IO##_piece, T, false, 1)   \
-  GATED_RMS_NORM(gated_rms_norm_##IO##_pieces, T, false, 2)  \
-  GATED_RMS_NORM(gated_rms_norm_##IO##_block, T, true, 2)
+// `_part`: a part of a warp has a row; `_block`: a block has one.
+#define GATED_RMS_NORM_IO(IO, T)                           \
+  GATED_RMS_NORM(gated_rms_norm_##IO##_part, T, false, 2)  \
+  GATED_RMS_NORM(gated_rms_norm_##IO##_block, T, true, 3)
 
 GATED_RMS_NORM_IO(f32, float)
 GATED_RMS_NORM_IO(f16, __half)

@@ -18,7 +18,16 @@ __device__ __forceinline__ float inverse_rms(const float* row, int n, float eps)
   return 1.0f / sqrtf(square / static_cast<float>(n) + eps);
 }
 
-__device__ __forceinline__ float silu(float z) { return z / (1.0f + expf(-z)); }
+// x / (1 + e^-z) as (x / 4) / (1/4 + e^-z / 4), so that what is inverted, to the last bit but one, stays
+// within the normal numbers until e^-z itself is infinite.
+__device__ __forceinline__ float over_one_plus_exp(float x, float z) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(fmaf(0.25f, expf(-z), 0.25f)));
+  return __fmul_rn(__fmul_rn(0.25f, x), inverse);
+}
+
+__device__ __forceinline__ float silu(float z) { return over_one_plus_exp(z, z); }
+__device__ __forceinline__ float sigmoid_gate(float z) { return over_one_plus_exp(1.0f, z); }
 
 __device__ __forceinline__ float gated_norm(float o, float inverse, float weight, float z) {
   return o * inverse * weight * silu(z);

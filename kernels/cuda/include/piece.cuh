@@ -11,14 +11,17 @@ struct Piece {
   float x[kCount];
 
   __device__ __forceinline__ void load(const T* at) {
-    const uint4 words = __ldg(reinterpret_cast<const uint4*>(at));
+    widen_from(__ldg(reinterpret_cast<const uint4*>(at)));
+  }
+
+  __device__ __forceinline__ void widen_from(uint4 words) {
     const unsigned word[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if constexpr (sizeof(T) == 4) {
         x[i] = __uint_as_float(word[i]);
       } else {
-        const float2 pair = unpack2(word[i], at);
+        const float2 pair = unpack2(word[i], static_cast<const T*>(nullptr));
         x[2 * i] = pair.x, x[2 * i + 1] = pair.y;
       }
     }
@@ -31,16 +34,20 @@ struct Piece {
   }
 
   __device__ __forceinline__ void store(T* at) const {
+    *reinterpret_cast<uint4*>(at) = narrowed();
+  }
+
+  __device__ __forceinline__ uint4 narrowed() const {
     unsigned word[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if constexpr (sizeof(T) == 4) {
         word[i] = __float_as_uint(x[i]);
       } else {
-        word[i] = pack2(x[2 * i], x[2 * i + 1], at);
+        word[i] = pack2(x[2 * i], x[2 * i + 1], static_cast<const T*>(nullptr));
       }
     }
-    *reinterpret_cast<uint4*>(at) = make_uint4(word[0], word[1], word[2], word[3]);
+    return make_uint4(word[0], word[1], word[2], word[3]);
   }
 
   __device__ __forceinline__ void store_some(T* at, int count) const {

@@ -60,4 +60,19 @@ struct StateVector {
       }
     }
   }
+
+  // The same of what the state's type holds without saturating. `watch`, at first zero, is not when
+  // something is beyond that, or infinite or no number already: then narrow_from has the last word.
+  __device__ __forceinline__ void narrow_within(const float* x, unsigned& watch) {
+    if constexpr (sizeof(S) == 4) {
+      narrow_from(x);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        word[i] = pack2(x[2 * i], x[2 * i + 1], static_cast<const S*>(nullptr));
+        // Zero times what is finite is zero, and no number otherwise.
+        asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(watch) : "r"(word[i]), "r"(0u));
+      }
+    }
+  }
 };

@@ -158,6 +158,40 @@ __device__ __forceinline__ void by_rows(const Arguments<X, Y>& call) {
   }
 }
 
+// Four elements as they lie in memory: half as many registers, of 16-bit types, until they are used.
+template <typename X>
+struct Four {
+  static constexpr int kWords = static_cast<int>(sizeof(X));
+  unsigned word[kWords];
+
+  __device__ __forceinline__ void load(const X* at) {
+    if constexpr (kWords == 4) {
+      const uint4 words = __ldg(reinterpret_cast<const uint4*>(at));
+      word[0] = words.x, word[1] = words.y, word[2] = words.z, word[3] = words.w;
+    } else {
+      const uint2 words = __ldg(reinterpret_cast<const uint2*>(at));
+      word[0] = words.x, word[1] = words.y;
+    }
+  }
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) word[i] = 0;
+  }
+
+  __device__ __forceinline__ void widen_to(float (&out)[kOwn]) const {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      if constexpr (kWords == 4) {
+        out[i] = __uint_as_float(word[i]);
+      } else {
+        const float2 pair = unpack2(word[i], static_cast<const X*>(nullptr));
+        out[2 * i] = pair.x, out[2 * i + 1] = pair.y;
+      }
+    }
+  }
+};
+
 // Four floats as an array, so that loops over channels unroll.
 __device__ __forceinline__ void spread(float (&out)[kOwn], float4 four) {
   out[0] = four.x, out[1] = four.y, out[2] = four.z, out[3] = four.w;
@@ -206,6 +240,22 @@ __device__ __forceinline__ void by_tiles(const Arguments<X, Y>& call, int channe
   float* const live = call.state + slot * call.state_stride + own_window;
   const History<X> history{live, call.x + begin * call.x_stride + channel, call.x_stride, call.kept};
 
+  // The rows of a group are asked for before those of the group before are used.
+  const X* in = call.x + tile.first_row * call.x_stride + channel;
+  Four<X> ahead[kRowsInFlight];
+  const auto bring = [&](int group) {
+#pragma unroll
+    for (int i = 0; i < kRowsInFlight; ++i) {
+      if (own && group + i < tile.rows) {
+        ahead[i].load(in);
+      } else {
+        ahead[i].clear();
+      }
+      in += call.x_stride;
+    }
+  };
+  bring(0);
+
   float weight[W][kOwn] = {}, bias[kOwn] = {}, window[kHeld][kOwn] = {};
   if (own) {
 #pragma unroll
@@ -229,19 +279,16 @@ __device__ __forceinline__ void by_tiles(const Arguments<X, Y>& call, int channe
     }
   }
 
-  const X* in = call.x + tile.first_row * call.x_stride + channel;
   Y* out = call.out + tile.first_row * call.out_stride + channel;
   for (int group = 0; group < tile.rows; group += kRowsInFlight) {
-    float4 x4[kRowsInFlight];
+    Four<X> here[kRowsInFlight];
 #pragma unroll
-    for (int i = 0; i < kRowsInFlight; ++i) {
-      x4[i] = own && group + i < tile.rows ? load4(in) : zero4();
-      in += call.x_stride;
-    }
+    for (int i = 0; i < kRowsInFlight; ++i) here[i] = ahead[i];
+    bring(group + kRowsInFlight);
 #pragma unroll
     for (int i = 0; i < kRowsInFlight; ++i) {
       float x[kOwn], y[kOwn];
-      spread(x, x4[i]);
+      here[i].widen_to(x);
 #pragma unroll
       for (int c = 0; c < kOwn; ++c) {
         float acc = bias[c];
@@ -294,7 +341,7 @@ __device__ __forceinline__ void by_tiles(const Arguments<X, Y>& call, int channe
       causal_conv1d_##X_NAME##_##Y_NAME##_w##W(PARAMETERS(X, Y)) {                          \
     by_rows<X, Y, W>(ARGUMENTS);                                                            \
   }                                                                                         \
-  extern "C" __global__ void __launch_bounds__(kThreads, 6)                                 \
+  extern "C" __global__ void __launch_bounds__(kThreads, sizeof(X) + sizeof(Y) > 4 ? 5 : 6) \
       causal_conv1d_tiles_##X_NAME##_##Y_NAME##_w##W(PARAMETERS(X, Y),                      \
                                                      int channel_blocks) {                  \
     by_tiles<X, Y, W>(ARGUMENTS, channel_blocks);                                           \

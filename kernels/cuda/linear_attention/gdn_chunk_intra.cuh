@@ -92,6 +92,54 @@ __device__ __forceinline__ void invert_triangle(float (&x)[kBlockRows], const fl
   }
 }
 
+// T of a warp's diagonal block, from its strictly lower entries, to its place in the square.
+__device__ __forceinline__ void store_inverse(const SplitSquare& square, const float* triangle,
+                                              int warp, int lane) {
+  float x[kBlockRows];
+  const int own = lane & 15;
+  invert_triangle(x, triangle, own);
+  // The lower half of the warp stores the values, the upper half what their rounding lost.
+#pragma unroll
+  for (int i = 0; i < kBlockRows; ++i) {
+    const SplitPair pair = split_pair(x[i], 0.0f);
+    const unsigned at =
+        chunk_offset<kSquareChunks>(kBlockRows * warp + i, 2 * warp + (own >> 3)) +
+        2 * (own & 7);
+    store_shared_half((lane < 16 ? square.high : square.low) + at,
+                      lane < 16 ? pair.high : pair.low);
+  }
+}
+
+// A warp's row of blocks of T, from the diagonal away: `give` gets each block's column and the block.
+template <typename GIVE>
+__device__ __forceinline__ void solve_blocks(const SplitSquare& square,
+                                             const TileLane<kSquareChunks>& tile_lane, int warp,
+                                             GIVE give) {
+  SplitBlock solved[kRowBlocks];  // T_(warp, warp - distance)
+  tile_lane.load_left(solved[0].high, square.high, warp, warp);
+  tile_lane.load_left(solved[0].low, square.low, warp, warp);
+#pragma unroll
+  for (int distance = 0; distance < kRowBlocks; ++distance) {
+    if (distance <= warp) {
+      const int block = warp - distance;
+      if (distance > 0) {
+        float sum[2][4] = {}, result[2][4] = {};
+        SplitBlock right, left;
+#pragma unroll
+        for (int nearer = 0; nearer < distance; ++nearer) {
+          square.load_right(right, tile_lane, warp - nearer, block);
+          multiply_split(sum, solved[nearer], right);
+        }
+        split_block(left, sum, -1.0f);
+        square.load_right(right, tile_lane, block, block);
+        multiply_split(result, left, right);
+        split_block(solved[distance], result, 1.0f);
+      }
+      give(block, solved[distance]);
+    }
+  }
+}
+
 template <typename T>
 __device__ __forceinline__ void chunk_intra(
     const T* __restrict__ q, const T* __restrict__ k, const float* __restrict__ g,
@@ -265,62 +313,30 @@ __device__ __forceinline__ void chunk_intra(
         }
       }
       __syncwarp();
-      float x[kBlockRows];
-      const int own = lane & 15;
-      invert_triangle(x, triangle, own);
-      // The lower half of the warp stores the values, the upper half what their rounding lost.
-#pragma unroll
-      for (int i = 0; i < kBlockRows; ++i) {
-        const SplitPair pair = split_pair(x[i], 0.0f);
-        const unsigned at =
-            chunk_offset<kSquareChunks>(kBlockRows * warp + i, 2 * warp + (own >> 3)) +
-            2 * (own & 7);
-        store_shared_half((lane < 16 ? square.high : square.low) + at,
-                          lane < 16 ? pair.high : pair.low);
-      }
+      store_inverse(square, triangle, warp, lane);
     }
     __syncthreads();  // every warp's L and diagonal of T are there
 
     if (live) {
       const int own_at[2] = {row * chunk_rows + column0, (row + 8) * chunk_rows + column0};
-      SplitBlock solved[kRowBlocks];  // T_(warp, warp - distance)
-      tile_lane.load_left(solved[0].high, square.high, warp, warp);
-      tile_lane.load_left(solved[0].low, square.low, warp, warp);
+      solve_blocks(square, tile_lane, warp, [&](int block, const SplitBlock& solved) {
+        // The factor beta_j of the right-hand side goes with the columns.
 #pragma unroll
-      for (int distance = 0; distance < kRowBlocks; ++distance) {
-        if (distance <= warp) {
-          const int block = warp - distance;
-          if (distance > 0) {
-            float sum[2][4] = {}, result[2][4] = {};
-            SplitBlock right, left;
+        for (int side = 0; side < 2; ++side) {
+          const int j = kBlockRows * block + 8 * side + column0;
+          const float4 two = shared4(reinterpret_cast<const float*>(columns + j));
+          const float beta_scaled[2] = {kSquareScale<T> * two.y, kSquareScale<T> * two.w};
 #pragma unroll
-            for (int nearer = 0; nearer < distance; ++nearer) {
-              square.load_right(right, tile_lane, warp - nearer, block);
-              multiply_split(sum, solved[nearer], right);
-            }
-            split_block(left, sum, -1.0f);
-            square.load_right(right, tile_lane, block, block);
-            multiply_split(result, left, right);
-            split_block(solved[distance], result, 1.0f);
-          }
-          // The factor beta_j of the right-hand side goes with the columns.
-#pragma unroll
-          for (int side = 0; side < 2; ++side) {
-            const int j = kBlockRows * block + 8 * side + column0;
-            const float4 two = shared4(reinterpret_cast<const float*>(columns + j));
-            const float beta_scaled[2] = {kSquareScale<T> * two.y, kSquareScale<T> * two.w};
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-              const float2 high = widened(solved[distance].high[2 * side + half]);
-              const float2 low = widened(solved[distance].low[2 * side + half]);
-              if (row + 8 * half < n) {
-                *reinterpret_cast<unsigned*>(t_rows + own_at[half] + 16 * block + 8 * side) =
-                    packed<T>(beta_scaled[0] * (high.x + low.x), beta_scaled[1] * (high.y + low.y));
-              }
+          for (int half = 0; half < 2; ++half) {
+            const float2 high = widened(solved.high[2 * side + half]);
+            const float2 low = widened(solved.low[2 * side + half]);
+            if (row + 8 * half < n) {
+              *reinterpret_cast<unsigned*>(t_rows + own_at[half] + 16 * block + 8 * side) =
+                  packed<T>(beta_scaled[0] * (high.x + low.x), beta_scaled[1] * (high.y + low.y));
             }
           }
         }
-      }
+      });
     }
   }
 }

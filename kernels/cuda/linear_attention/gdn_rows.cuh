@@ -1,102 +1,257 @@
 // Rows of the state as the warps of a speculative round hold them: eight lanes a row, in registers,
-// from the first row of the round to the last. Whoever advances a state by these functions in this
-// order gives the same bits as whoever else does: the round, and the fold of what it stashed.
+// from the first row of the round to the last, and the rows of the round as a block stages them.
+// Whoever advances a state by these functions in this order gives the same bits as whoever else does:
+// the round, and the fold of what it stashed.
 #pragma once
 
 #include "element.cuh"
 #include "sequences.cuh"
 #include "state.cuh"
+#include "tensor_core.cuh"
 
 constexpr int kLanesPerRow = 8;
 constexpr int kRowsPerPass = 32 / kLanesPerRow;
 constexpr int kTileValues = 32;
-constexpr int kPasses = 2;
-constexpr int kThreads = 32 * kTileValues / (kRowsPerPass * kPasses);
+constexpr int kStagedRows = 16;
 
-__device__ __forceinline__ float sum_over_row_lanes(float x) {
+// Sums of every pass over the eight lanes of a row, each lane left with its own pass's: halves are
+// exchanged while more than one is held. The order is that of a butterfly, farthest lanes first.
+template <int PASSES>
+__device__ __forceinline__ float sum_over_row_lanes(float (&x)[PASSES]) {
+  int held = PASSES;
 #pragma unroll
-  for (int step = kLanesPerRow / 2; step > 0; step /= 2) x += __shfl_xor_sync(kFullWarp, x, step);
-  return x;
+  for (int step = kLanesPerRow / 2; step > 0; step /= 2) {
+    const bool upper = (threadIdx.x & step) != 0;
+    if (held == 1) {
+      x[0] += __shfl_xor_sync(kFullWarp, x[0], step);
+      continue;
+    }
+    held /= 2;
+#pragma unroll
+    for (int i = 0; i < PASSES / 2; ++i) {
+      if (i >= held) break;
+      const float given = upper ? x[i] : x[i + held], kept = upper ? x[i + held] : x[i];
+      x[i] = kept + __shfl_xor_sync(kFullWarp, given, step);
+    }
+  }
+  return x[0];
 }
 
-template <typename T, typename S, int DK>
+// Four elements of shared memory, read where it says so: a key is read again rather than kept.
+__device__ __forceinline__ float4 staged4(const float* at) {
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(shared_address(at))
+               : "memory");
+  return x;
+}
+template <typename T>
+__device__ __forceinline__ float4 staged4(const T* at) {
+  uint2 words;
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+               : "=r"(words.x), "=r"(words.y)
+               : "r"(shared_address(at))
+               : "memory");
+  const float2 low = unpack2(words.x, at), high = unpack2(words.y, at);
+  return make_float4(low.x, low.y, high.x, high.y);
+}
+
+// Rows of the state, PASSES of them a lane's: the more, the fewer instructions a row costs.
+template <typename S, int DK, int PASSES>
 struct Rows {
+  static constexpr int kPasses = PASSES;
+  static constexpr int kThreads = 32 * kTileValues / (kRowsPerPass * kPasses);
+  static constexpr int kLanesPerPass = kLanesPerRow / kPasses;
   static constexpr int kShare = DK / kLanesPerRow;  // elements of a state row a lane holds
   static constexpr int kVector = sizeof(S) == 2 && kShare % 8 == 0 ? 8 : 4;
   static constexpr int kPieces = kShare / kVector;
+  static constexpr i64 kNextPass = static_cast<i64>(kRowsPerPass) * DK;
   using Vector = StateVector<S, kVector>;
+  using Held = Vector[kPasses][kPieces];  // as stored
+
+  // Of a tile: the row of this lane's first pass, and of the pass it speaks for.
+  __device__ __forceinline__ static int first_row() {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    return warp * kRowsPerPass * kPasses + lane / kLanesPerRow;
+  }
+  __device__ __forceinline__ static int own_row() {
+    const int lane = threadIdx.x & 31;
+    return first_row() + lane % kLanesPerRow / kLanesPerPass * kRowsPerPass;
+  }
+  __device__ __forceinline__ static bool speaks() { return threadIdx.x % kLanesPerPass == 0; }
+
+  // What the lane that speaks for `pass` has.
+  __device__ __forceinline__ static float of_pass(float x, int pass) {
+    const int lane = threadIdx.x & (32 - kLanesPerRow);
+    return __shfl_sync(kFullWarp, x, lane + pass * kLanesPerPass);
+  }
 
   __device__ __forceinline__ static int column(int piece) {
     return (piece * kLanesPerRow + static_cast<int>(threadIdx.x) % kLanesPerRow) * kVector;
   }
 
-  __device__ __forceinline__ static void load_key(float (&out)[kShare], const T* row) {
+  // Four of this lane's channels of a staged key, widened: from the i-th of its share.
+  template <typename T>
+  __device__ __forceinline__ static void load4_of(float (&out)[4], const T* row, int i) {
+    const float4 four = staged4(row + column(i / kVector) + i % kVector);
+    out[0] = four.x, out[1] = four.y, out[2] = four.z, out[3] = four.w;
+  }
+
+  __device__ __forceinline__ static void load(Held& held, const S* row) {
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece) {
+        held[pass][piece].load(row + pass * kNextPass + column(piece));
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void widen(float (&state)[kPasses][kShare],
+                                               const Held& held) {
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece) {
+        held[pass][piece].widen_to(state[pass] + piece * kVector);
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void store(const Held& held, S* row) {
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece) {
+        held[pass][piece].store(row + pass * kNextPass + column(piece));
+      }
+    }
+  }
+
+  // Rounds to the state's type: what is stored is what is read and carried.
+  __device__ __forceinline__ static void round(Held& held,
+                                               float (&state)[kPasses][kShare]) {
+    unsigned watch = 0;
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece) {
+        held[pass][piece].narrow_within(state[pass] + piece * kVector, watch);
+      }
+    }
+    if (watch != 0) {
+#pragma unroll
+      for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+        for (int piece = 0; piece < kPieces; ++piece) {
+          held[pass][piece].narrow_from(state[pass] + piece * kVector);
+        }
+      }
+    }
+    widen(state, held);  // what is stored is what is read and carried
+  }
+
+  // Decays the rows of the state; what each then holds at the key, this lane's share.
+  template <typename T>
+  __device__ __forceinline__ static void recall(float (&memory)[kPasses],
+                                                float (&state)[kPasses][kShare], const T* key,
+                                                float alpha) {
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) memory[pass] = 0.0f;
 #pragma unroll
     for (int i = 0; i < kShare; i += 4) {
-      const float4 four = load4(row + column(i / kVector) + i % kVector);
-      out[i] = four.x, out[i + 1] = four.y, out[i + 2] = four.z, out[i + 3] = four.w;
+      float four[4];
+      load4_of(four, key, i);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+          state[pass][i + j] *= alpha;
+          memory[pass] = fmaf(state[pass][i + j], four[j], memory[pass]);
+        }
+      }
     }
   }
 
-  // A lane's share of a key as f32, whoever of a row's lanes holds it.
-  __device__ __forceinline__ static void store_key(const float (&key)[kShare], float* row) {
+  __device__ __forceinline__ static void decay(float (&state)[kPasses][kShare], float alpha) {
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+      for (int i = 0; i < kShare; ++i) state[pass][i] *= alpha;
+    }
+  }
+
+  // Writes each row's delta along the key; what the state's type holds of it is carried on.
+  template <typename T>
+  __device__ __forceinline__ static void write(Held& held, float (&state)[kPasses][kShare],
+                                               const T* key, float own_delta) {
+    float delta[kPasses];
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) delta[pass] = of_pass(own_delta, pass);
 #pragma unroll
     for (int i = 0; i < kShare; i += 4) {
-      store4(row + column(i / kVector) + i % kVector,
-             make_float4(key[i], key[i + 1], key[i + 2], key[i + 3]));
+      float four[4];
+      load4_of(four, key, i);
+#pragma unroll
+      for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          state[pass][i + j] = fmaf(delta[pass], four[j], state[pass][i + j]);
+        }
+      }
     }
+    round(held, state);
   }
 
-  __device__ __forceinline__ static void load(float (&state)[kShare], const S* row) {
+  // The products with the query, this lane's share.
+  template <typename T>
+  __device__ __forceinline__ static void read(float (&output)[kPasses],
+                                              const float (&state)[kPasses][kShare],
+                                              const T* query) {
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      Vector held;
-      held.load(row + column(piece));
-      held.widen_to(state + piece * kVector);
+    for (int pass = 0; pass < kPasses; ++pass) output[pass] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kShare; i += 4) {
+      float four[4];
+      load4_of(four, query, i);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+          output[pass] = fmaf(state[pass][i + j], four[j], output[pass]);
+        }
+      }
     }
-  }
-
-  __device__ __forceinline__ static void store(const float (&state)[kShare], S* row) {
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      Vector held;
-      held.narrow_from(state + piece * kVector);
-      held.store(row + column(piece));
-    }
-  }
-
-  // Decays a row of the state; what it then holds at the key, this lane's share.
-  __device__ __forceinline__ static float recall(float (&state)[kShare], const float (&key)[kShare],
-                                                 float alpha) {
-    float memory = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kShare; ++i) {
-      state[i] *= alpha;
-      memory = fmaf(state[i], key[i], memory);
-    }
-    return memory;
-  }
-
-  // Writes delta along the key and rounds to the state's type: what is stored is what is carried.
-  __device__ __forceinline__ static void write(float (&state)[kShare], const float (&key)[kShare],
-                                               float delta) {
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      float* const part = state + piece * kVector;
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) part[i] = fmaf(delta, key[piece * kVector + i], part[i]);
-      Vector held;
-      held.narrow_from(part);
-      held.widen_to(part);  // what is stored is what is read and carried
-    }
-  }
-
-  // The product with the query, this lane's share.
-  __device__ __forceinline__ static float read(const float (&state)[kShare],
-                                               const float (&query)[kShare]) {
-    float output = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kShare; ++i) output = fmaf(state[i], query[i], output);
-    return output;
   }
 };
+
+// WIDTH channels of a round's rows in shared memory, asked for at once and in the background, by whole
+// pieces of 16 bytes: no row waits for memory.
+template <typename T, int WIDTH, int THREADS>
+struct StagedChannels {
+  static constexpr int kCount = kCopyBytes / static_cast<int>(sizeof(T));  // elements of a copy
+  static constexpr int kCopies = WIDTH / kCount;                           // of a row
+  T row[kStagedRows][WIDTH];
+
+  __device__ __forceinline__ void ask(const T* from, i64 stride, int rows) {
+#pragma unroll 1
+    for (int copy = threadIdx.x; copy < rows * kCopies; copy += THREADS) {
+      const int at = copy / kCopies, column = copy % kCopies * kCount;
+      copy_async(shared_address(&row[at][column]), from + at * stride + column, kCopyBytes);
+    }
+  }
+
+  // The rows to where they lie in f32.
+  __device__ __forceinline__ void give(float* to, i64 stride, int rows) const {
+#pragma unroll 1
+    for (int four = threadIdx.x; four < rows * (WIDTH / 4); four += THREADS) {
+      const int at = four / (WIDTH / 4), column = four % (WIDTH / 4) * 4;
+      store4(to + at * stride + column, staged4(&row[at][column]));
+    }
+  }
+};
+
+__device__ __forceinline__ int staged_rows(i64 first, i64 end) {
+  return static_cast<int>(min(end - first, static_cast<i64>(kStagedRows)));
+}

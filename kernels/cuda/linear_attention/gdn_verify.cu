@@ -25,6 +25,10 @@
 // meets another, so it stays in registers from the first row of the round to the last.
 #include "gdn_rows.cuh"
 
+constexpr int kPasses = 4;
+template <typename T, typename S>
+constexpr int kBlocks = sizeof(T) > sizeof(S) ? 6 : 8;  // of a multiprocessor
+
 template <typename T, typename S>
 struct Arguments {
   const T* q;
@@ -44,57 +48,76 @@ struct Arguments {
 
 template <typename T, typename S, int DK>
 __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
-  using R = Rows<T, S, DK>;
-  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  using R = Rows<S, DK, kPasses>;
+  __shared__ __align__(16) StagedChannels<T, DK, R::kThreads> s_key, s_query;
+  __shared__ __align__(16) StagedChannels<T, kTileValues, R::kThreads> s_value;
+  __shared__ float2 s_gates[kStagedRows];  // alpha, beta
   const int head = blockIdx.y;
   const int key_head =
       key_head_of(head, call.key_heads, call.value_heads, call.head_map_cyclic);
-  const int first_value =
-      blockIdx.x * kTileValues + warp * kRowsPerPass * kPasses + lane / kLanesPerRow;
-  const i64 head_block = static_cast<i64>(head) * call.value_dim * DK;
-  const i64 own_row = head_block + static_cast<i64>(first_value) * DK;
-  constexpr i64 kNextPass = static_cast<i64>(kRowsPerPass) * DK;
+  const i64 tile = static_cast<i64>(head) * call.value_dim + blockIdx.x * kTileValues;
+  const i64 own_row = (tile + R::first_row()) * DK;
+  const i64 key_channel = static_cast<i64>(key_head) * DK;
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
     const i64 slot = __ldg(call.slot_of + n);
     if (slot < 0) continue;
     const i64 begin = row_offset(call.cu_seqlens, call.cu_is_i64, n);
     const i64 end = row_offset(call.cu_seqlens, call.cu_is_i64, n + 1);
+    if (begin == end) continue;
     S* const live = call.s + slot * call.s_stride + own_row;
-    float state[kPasses][R::kShare];
-#pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) R::load(state[pass], live + pass * kNextPass);
-
-    for (i64 row = begin; row < end; ++row) {
-      float key[R::kShare], query[R::kShare];
-      R::load_key(key, call.k + row * call.k_stride + static_cast<i64>(key_head) * DK);
-      R::load_key(query, call.q + row * call.q_stride + static_cast<i64>(key_head) * DK);
-      const float decay = __ldg(call.decay + row * call.decay_stride + head);
-      const float rate = __ldg(call.beta + row * call.beta_stride + head);
-      const float alpha = call.gate_is_alpha ? decay : expf(decay);
-      const i64 channel = static_cast<i64>(head) * call.value_dim + first_value;
-#pragma unroll
-      for (int pass = 0; pass < kPasses; ++pass) {
-        const i64 value = channel + pass * kRowsPerPass;
-        const float own = widen(__ldg(call.v + row * call.v_stride + value));
-        const float memory = sum_over_row_lanes(R::recall(state[pass], key, alpha));
-        R::write(state[pass], key, rate * (own - memory));
-        const float output = sum_over_row_lanes(R::read(state[pass], query));
-        R::store(state[pass], call.snap + row * call.snap_stride + own_row + pass * kNextPass);
-        if (lane % kLanesPerRow == 0) {
-          call.o[row * call.o_stride + value] = narrow<T>(call.scale * output);
-        }
+    const auto bring = [&](i64 first) {
+      const int rows = staged_rows(first, end);
+      s_key.ask(call.k + first * call.k_stride + key_channel, call.k_stride, rows);
+      s_query.ask(call.q + first * call.q_stride + key_channel, call.q_stride, rows);
+      s_value.ask(call.v + first * call.v_stride + tile, call.v_stride, rows);
+      if (static_cast<int>(threadIdx.x) < rows) {
+        const i64 row = first + threadIdx.x;
+        const float decay = __ldg(call.decay + row * call.decay_stride + head);
+        const float alpha = call.gate_is_alpha ? decay : expf(decay);
+        s_gates[threadIdx.x] =
+            make_float2(alpha, __ldg(call.beta + row * call.beta_stride + head));
       }
+    };
+    bring(begin);
+    typename R::Held held;
+    R::load(held, live);
+    float state[R::kPasses][R::kShare];
+    R::widen(state, held);
+
+    for (i64 first = begin; first < end; first += kStagedRows) {
+      const int rows = staged_rows(first, end);
+      copies_arrive();
+      __syncthreads();  // the rows are there
+      S* after = call.snap + first * call.snap_stride + own_row;
+      T* out = call.o + first * call.o_stride + tile + R::own_row();
+#pragma unroll 1
+      for (int row = 0; row < rows; ++row) {
+        float memory[R::kPasses], output[R::kPasses];
+        const float2 gates = s_gates[row];
+        R::recall(memory, state, s_key.row[row], gates.x);
+        const float own = widen(s_value.row[row][R::own_row()]);
+        const float delta = gates.y * (own - sum_over_row_lanes(memory));
+        R::write(held, state, s_key.row[row], delta);
+        R::store(held, after);
+        R::read(output, state, s_query.row[row]);
+        const float own_output = sum_over_row_lanes(output);
+        if (R::speaks()) *out = narrow<T>(call.scale * own_output);
+        after += call.snap_stride;
+        out += call.o_stride;
+      }
+      __syncthreads();  // they are read; others may take their place
+      bring(first + kStagedRows);
     }
     if (!call.keeps) {
-#pragma unroll
-      for (int pass = 0; pass < kPasses; ++pass) R::store(state[pass], live + pass * kNextPass);
+      R::round(held, state);
+      R::store(held, live);
     }
   }
 }
 
 #define GDN_VERIFY(NAME, T, S, DK)                                                                \
-  extern "C" __global__ void __launch_bounds__(kThreads, 3)                                      \
+  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kPasses>::kThreads, (kBlocks<T, S>))                                      \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,            \
            const float* __restrict__ decay, const float* __restrict__ beta, S* s, S* snap,       \
            const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, T* o,           \

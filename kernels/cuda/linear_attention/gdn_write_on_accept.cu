@@ -28,6 +28,16 @@
 // twice is the caller's to avoid; his other obligations are those of gdn_verify.
 #include "gdn_rows.cuh"
 
+constexpr int kClearThreads = 128;
+// Of a lane of `verify`, so that eight sequences' f32 states fit the registers of a GPU at a time; and
+// blocks of a multiprocessor.
+template <typename S>
+constexpr int kPasses = sizeof(S) == 4 ? 8 : 4;
+template <typename S>
+constexpr int kBlocks = sizeof(S) == 4 ? 12 : 8;
+constexpr int kFoldPasses = 4;
+constexpr int kFoldBlocks = 8;
+
 template <typename T, typename S>
 struct VerifyArguments {
   const T* q;
@@ -64,80 +74,103 @@ struct FoldArguments {
   int cu_is_i64, sequences, key_heads, value_heads, value_dim, head_map_cyclic;
 };
 
-// The value channels a thread's lanes hold rows of, and where those rows lie in a slot.
-template <int DK>
-struct Place {
-  static constexpr i64 kNextPass = static_cast<i64>(kRowsPerPass) * DK;
+// The tile of a block: 32 value channels of a head, and where its rows of the state lie in a slot.
+template <typename R, int DK>
+struct Tile {
   int head, key_head;
-  i64 channel;  // of [Hv, Dv], the first pass's
-  i64 own_row;
+  i64 channel;  // of [Hv, Dv], its first
+  i64 own_row;  // of this lane's first pass
 
-  __device__ __forceinline__ Place(int key_heads, int value_heads, int value_dim, int cyclic)
+  __device__ __forceinline__ Tile(int key_heads, int value_heads, int value_dim, int cyclic)
       : head(blockIdx.y), key_head(key_head_of(head, key_heads, value_heads, cyclic)) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    const int value =
-        blockIdx.x * kTileValues + warp * kRowsPerPass * kPasses + lane / kLanesPerRow;
-    channel = static_cast<i64>(head) * value_dim + value;
-    own_row = channel * DK;
+    channel = static_cast<i64>(head) * value_dim + blockIdx.x * kTileValues;
+    own_row = (channel + R::first_row()) * DK;
   }
 };
 
 template <typename T, typename S, int DK>
 __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
-  using R = Rows<T, S, DK>;
-  using P = Place<DK>;
-  const P place(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
-  const bool leads_row = threadIdx.x % kLanesPerRow == 0;
-  // One block of a key head stashes its key, one of a value head its decay.
-  const bool stashes_gate = blockIdx.x == 0 && threadIdx.x == 0;
-  const bool stashes_key =
-      blockIdx.x == 0 && threadIdx.x < kLanesPerRow &&
-      place.head == value_head_of(place.key_head, 0, call.key_heads, call.value_heads,
-                                  call.head_map_cyclic);
+  using R = Rows<S, DK, kPasses<S>>;
+  __shared__ __align__(16) StagedChannels<T, DK, R::kThreads> s_key, s_query;
+  __shared__ __align__(16) StagedChannels<T, kTileValues, R::kThreads> s_value;
+  __shared__ float2 s_gates[kStagedRows];  // alpha, beta
+  const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
+  const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
+  // One block of a value head stashes its decays, one of a key head its keys.
+  const bool stashes_gates = blockIdx.x == 0;
+  const bool stashes_keys =
+      blockIdx.x == 0 &&
+      tile.head == value_head_of(tile.key_head, 0, call.key_heads, call.value_heads,
+                                 call.head_map_cyclic);
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
     const i64 slot = __ldg(call.slot_of + n);
     if (slot < 0) continue;
-    if (stashes_gate && place.head == 0) call.engaged[n] = 1;
+    if (stashes_gates && tile.head == 0 && threadIdx.x == 0) call.engaged[n] = 1;
     const i64 begin = row_offset(call.cu_seqlens, call.cu_is_i64, n);
     const i64 end = row_offset(call.cu_seqlens, call.cu_is_i64, n + 1);
-    const S* const live = call.s + slot * call.s_stride + place.own_row;
-    float state[kPasses][R::kShare];
-#pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) R::load(state[pass], live + pass * P::kNextPass);
-
-    for (i64 row = begin; row < end; ++row) {
-      const i64 key_channel = static_cast<i64>(place.key_head) * DK;
-      float key[R::kShare], query[R::kShare];
-      R::load_key(key, call.k + row * call.k_stride + key_channel);
-      R::load_key(query, call.q + row * call.q_stride + key_channel);
-      const float decay = __ldg(call.decay + row * call.decay_stride + place.head);
-      const float rate = __ldg(call.beta + row * call.beta_stride + place.head);
-      const float alpha = call.gate_is_alpha ? decay : expf(decay);
-      if (stashes_gate) call.stash_alpha[row * call.stash_alpha_stride + place.head] = alpha;
-      if (stashes_key) R::store_key(key, call.stash_key + row * call.stash_key_stride + key_channel);
-#pragma unroll
-      for (int pass = 0; pass < kPasses; ++pass) {
-        const i64 value = place.channel + pass * kRowsPerPass;
-        const float own = widen(__ldg(call.v + row * call.v_stride + value));
-        const float memory = sum_over_row_lanes(R::recall(state[pass], key, alpha));
-        const float delta = rate * (own - memory);
-        R::write(state[pass], key, delta);
-        const float output = sum_over_row_lanes(R::read(state[pass], query));
-        if (leads_row) {
-          call.stash_delta[row * call.stash_delta_stride + value] = delta;
-          call.o[row * call.o_stride + value] = narrow<T>(call.scale * output);
-        }
+    if (begin == end) continue;
+    const auto bring = [&](i64 first) {
+      const int rows = staged_rows(first, end);
+      s_key.ask(call.k + first * call.k_stride + key_channel, call.k_stride, rows);
+      s_query.ask(call.q + first * call.q_stride + key_channel, call.q_stride, rows);
+      s_value.ask(call.v + first * call.v_stride + tile.channel, call.v_stride, rows);
+      if (static_cast<int>(threadIdx.x) < rows) {
+        const i64 row = first + threadIdx.x;
+        const float decay = __ldg(call.decay + row * call.decay_stride + tile.head);
+        const float alpha = call.gate_is_alpha ? decay : expf(decay);
+        s_gates[threadIdx.x] =
+            make_float2(alpha, __ldg(call.beta + row * call.beta_stride + tile.head));
+        if (stashes_gates) call.stash_alpha[row * call.stash_alpha_stride + tile.head] = alpha;
       }
+    };
+    bring(begin);
+    const S* const live = call.s + slot * call.s_stride + tile.own_row;
+    typename R::Held held;
+    R::load(held, live);
+    float state[R::kPasses][R::kShare];
+    R::widen(state, held);
+
+    for (i64 first = begin; first < end; first += kStagedRows) {
+      const int rows = staged_rows(first, end);
+      copies_arrive();
+      __syncthreads();  // the rows are there
+      if (stashes_keys) {
+        s_key.give(call.stash_key + first * call.stash_key_stride + key_channel,
+                   call.stash_key_stride, rows);
+      }
+      float* deltas = call.stash_delta + first * call.stash_delta_stride + tile.channel + R::own_row();
+      T* out = call.o + first * call.o_stride + tile.channel + R::own_row();
+#pragma unroll 1
+      for (int row = 0; row < rows; ++row) {
+        float memory[R::kPasses], output[R::kPasses];
+        const float2 gates = s_gates[row];
+        R::recall(memory, state, s_key.row[row], gates.x);
+        const float own = widen(s_value.row[row][R::own_row()]);
+        const float delta = gates.y * (own - sum_over_row_lanes(memory));
+        R::write(held, state, s_key.row[row], delta);
+        R::read(output, state, s_query.row[row]);
+        const float own_output = sum_over_row_lanes(output);
+        if (R::speaks()) {
+          *deltas = delta;
+          *out = narrow<T>(call.scale * own_output);
+        }
+        deltas += call.stash_delta_stride;
+        out += call.o_stride;
+      }
+      __syncthreads();  // they are read; others may take their place
+      bring(first + kStagedRows);
     }
   }
 }
 
 template <typename S, int DK>
 __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
-  using R = Rows<float, S, DK>;
-  using P = Place<DK>;
-  const P place(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
+  using R = Rows<S, DK, kFoldPasses>;
+  __shared__ __align__(16) StagedChannels<float, DK, R::kThreads> s_key;
+  __shared__ float s_delta[kStagedRows * kTileValues], s_alpha[kStagedRows];
+  const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
+  const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
     const i64 slot = __ldg(call.slot_of + n);
@@ -146,44 +179,58 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
     const i64 end = row_offset(call.cu_seqlens, call.cu_is_i64, n + 1);
     const i64 kept_end = min(end, begin + max(__ldg(call.accepted + n), 0));
     if (kept_end == begin) continue;
-    S* const live = call.s + slot * call.s_stride + place.own_row;
-    float state[kPasses][R::kShare];
+    S* const live = call.s + slot * call.s_stride + tile.own_row;
+    typename R::Held held;
     if (__ldg(call.engaged + n) != 0) {
-#pragma unroll
-      for (int pass = 0; pass < kPasses; ++pass) R::load(state[pass], live + pass * P::kNextPass);
-      for (i64 row = begin; row < kept_end; ++row) {
-        float key[R::kShare];
-        R::load_key(key, call.stash_key + row * call.stash_key_stride +
-                             static_cast<i64>(place.key_head) * DK);
-        const float alpha = __ldg(call.stash_alpha + row * call.stash_alpha_stride + place.head);
-        const float* const deltas = call.stash_delta + row * call.stash_delta_stride + place.channel;
-#pragma unroll
-        for (int pass = 0; pass < kPasses; ++pass) {
-          const float delta = __ldg(deltas + pass * kRowsPerPass);
-          R::recall(state[pass], key, alpha);
-          R::write(state[pass], key, delta);
+      const auto bring = [&](i64 first) {
+        const int rows = staged_rows(first, kept_end);
+        s_key.ask(call.stash_key + first * call.stash_key_stride + key_channel,
+                  call.stash_key_stride, rows);
+        if (static_cast<int>(threadIdx.x) < rows) {
+          s_alpha[threadIdx.x] =
+              __ldg(call.stash_alpha + (first + threadIdx.x) * call.stash_alpha_stride + tile.head);
         }
+        const float* const deltas =
+            call.stash_delta + first * call.stash_delta_stride + tile.channel;
+#pragma unroll 4
+        for (int at = threadIdx.x; at < rows * kTileValues; at += R::kThreads) {
+          s_delta[at] = __ldg(deltas + at / kTileValues * call.stash_delta_stride + at % kTileValues);
+        }
+      };
+      bring(begin);
+      R::load(held, live);
+      float state[R::kPasses][R::kShare];
+      R::widen(state, held);
+      for (i64 first = begin; first < kept_end; first += kStagedRows) {
+        const int rows = staged_rows(first, kept_end);
+        copies_arrive();
+        __syncthreads();  // the rows are there
+#pragma unroll 1
+        for (int row = 0; row < rows; ++row) {
+          R::decay(state, s_alpha[row]);
+          R::write(held, state, s_key.row[row], s_delta[row * kTileValues + R::own_row()]);
+        }
+        __syncthreads();  // they are read; others may take their place
+        bring(first + kStagedRows);
       }
+      R::round(held, state);
     } else {
       if (kept_end == end || call.snap == nullptr) continue;
-      const S* const after = call.snap + (kept_end - 1) * call.snap_stride + place.own_row;
-#pragma unroll
-      for (int pass = 0; pass < kPasses; ++pass) R::load(state[pass], after + pass * P::kNextPass);
+      R::load(held, call.snap + (kept_end - 1) * call.snap_stride + tile.own_row);
     }
-#pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) R::store(state[pass], live + pass * P::kNextPass);
+    R::store(held, live);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kClearThreads)
     gdn_write_on_accept_clear(int* engaged, int sequences) {
-  for (int n = blockIdx.x * kThreads + threadIdx.x; n < sequences; n += gridDim.x * kThreads) {
+  for (int n = blockIdx.x * kClearThreads + threadIdx.x; n < sequences; n += gridDim.x * kClearThreads) {
     engaged[n] = 0;
   }
 }
 
 #define VERIFY(NAME, T, S, DK)                                                                     \
-  extern "C" __global__ void __launch_bounds__(kThreads, 3)                                       \
+  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kPasses<S>>::kThreads, kBlocks<S>)                                       \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,             \
            const float* __restrict__ decay, const float* __restrict__ beta,                       \
            const S* __restrict__ s, const void* __restrict__ cu_seqlens,                          \
@@ -201,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
 
 #define FOLD(NAME, S, DK)                                                                          \
-  extern "C" __global__ void __launch_bounds__(kThreads, 3)                                       \
+  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kFoldPasses>::kThreads, kFoldBlocks)                                       \
       NAME(S* s, const S* __restrict__ snap, const void* __restrict__ cu_seqlens,                 \
            const i64* __restrict__ slot_of, const int* __restrict__ accepted,                     \
            const int* __restrict__ engaged, const float* __restrict__ stash_alpha,                \

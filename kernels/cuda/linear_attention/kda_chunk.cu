@@ -9,13 +9,13 @@
 //   S <- S diag(e^(G_n)) + delta^T (K e^(G_n - G))
 //   o = scale ((Q e^G) S^T + P delta)
 //
-// g is first held between `least` and zero. No factor of a decay exceeds 1, whatever g is. Two launches;
-// the first sums L and P in f32 in either class (kda_chunk_f32.cuh):
-// io f32 and f16, the exact class, arithmetic in f32:
+// g is first held between `least` and zero. No factor of a decay exceeds 1, whatever g is. Two launches:
+// io f32 and f16, the exact class, arithmetic in f32 (kda_chunk_f32.cuh):
 //   (1) chunk_wy    u, w, P, the decayed rows of q and k        a block per chunk and value head
 //   (2) chunk_carry delta, S, o              a block per sequence, value head and 32 value channels
-// io bf16, products with the state on tensor cores, bf16 operands and f32 sums (kda_chunk_inter.cuh):
-//   (1) chunk_wy    T diag(beta), P, the decayed rows           likewise
+// io bf16, products on tensor cores, of tf32 for L and P (kda_chunk_intra.cuh), of bf16 with the state
+// (kda_chunk_inter.cuh), their sums f32:
+//   (1) chunk_intra T diag(beta), P, the decayed rows           likewise
 //   (2) chunk_inter delta, S, o              a block per sequence, value head and at most 64 channels
 // In both S is carried in f32, and what a launch rounds it rounds once.
 //
@@ -40,19 +40,33 @@
 // on its neighbours, bit for bit.
 #include "kda_chunk_f32.cuh"
 #include "kda_chunk_inter.cuh"
+#include "kda_chunk_intra.cuh"
 
-#define KDA_CHUNK_WY(IO, T, R)                                                                  \
+#define KDA_CHUNK_WY(IO, T)                                                                     \
   extern "C" __global__ void __launch_bounds__(kWyThreads, 2) kda_chunk_wy_##IO(                \
       const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,                \
       const float* __restrict__ g, const float* __restrict__ beta,                              \
-      const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, R* ut, R* w, R* p,  \
-      R* qd, R* kd, float* decay, i64 q_stride, i64 k_stride, i64 v_stride, i64 g_stride,       \
-      i64 beta_stride, int sequences, int key_heads, int value_heads, int key_dim,              \
-      int value_dim, int cu_is_i64, int head_map_cyclic, float least) {                         \
-    chunk_wy<T, R>({q, k, v, g, beta, cu_seqlens, slot_of, q_stride, k_stride, v_stride,        \
-                    g_stride, beta_stride, sequences, key_heads, value_heads, key_dim,          \
-                    value_dim, cu_is_i64, head_map_cyclic, least},                              \
-                   ut, {w, p, qd, kd, decay});                                                  \
+      const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, float* u, float* w, \
+      float* p, float* qd, float* kd, float* decay, i64 q_stride, i64 k_stride, i64 v_stride,   \
+      i64 g_stride, i64 beta_stride, int sequences, int key_heads, int value_heads,             \
+      int key_dim, int value_dim, int cu_is_i64, int head_map_cyclic, float least) {            \
+    chunk_wy<T>({q, k, v, g, beta, cu_seqlens, slot_of, q_stride, k_stride, v_stride,           \
+                 g_stride, beta_stride, sequences, key_heads, value_heads, key_dim, value_dim,  \
+                 cu_is_i64, head_map_cyclic, least},                                            \
+                u, {w, p, qd, kd, decay});                                                      \
+  }
+
+#define KDA_CHUNK_INTRA(IO, T)                                                                  \
+  extern "C" __global__ void __launch_bounds__(kIntraThreads, 3) kda_chunk_intra_##IO(          \
+      const T* __restrict__ q, const T* __restrict__ k, const float* __restrict__ g,            \
+      const float* __restrict__ beta, const void* __restrict__ cu_seqlens,                      \
+      const i64* __restrict__ slot_of, T* t, T* w, T* p, T* qd, T* kd, float* decay,            \
+      i64 q_stride, i64 k_stride, i64 g_stride, i64 beta_stride, int sequences, int key_heads,  \
+      int value_heads, int key_dim, int cu_is_i64, int head_map_cyclic, float least) {          \
+    kda_chunk_intra<T>({q, k, nullptr, g, beta, cu_seqlens, slot_of, q_stride, k_stride, 0,     \
+                        g_stride, beta_stride, sequences, key_heads, value_heads, key_dim, 0,   \
+                        cu_is_i64, head_map_cyclic, least},                                     \
+                       t, {w, p, qd, kd, decay});                                               \
   }
 
 #define KDA_CHUNK_CARRY(IO, T, DK)                                                              \
@@ -79,7 +93,7 @@
   }
 
 #define KDA_CHUNK_EXACT(IO, T)   \
-  KDA_CHUNK_WY(IO, T, float)     \
+  KDA_CHUNK_WY(IO, T)            \
   KDA_CHUNK_CARRY(IO, T, 32)     \
   KDA_CHUNK_CARRY(IO, T, 64)     \
   KDA_CHUNK_CARRY(IO, T, 128)
@@ -87,7 +101,7 @@
 KDA_CHUNK_EXACT(f32, float)
 KDA_CHUNK_EXACT(f16, __half)
 
-KDA_CHUNK_WY(bf16, __nv_bfloat16, __nv_bfloat16)
+KDA_CHUNK_INTRA(bf16, __nv_bfloat16)
 KDA_CHUNK_INTER(bf16, __nv_bfloat16, 32)
 KDA_CHUNK_INTER(bf16, __nv_bfloat16, 64)
 KDA_CHUNK_INTER(bf16, __nv_bfloat16, 128)

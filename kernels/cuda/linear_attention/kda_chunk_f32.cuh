@@ -30,15 +30,9 @@ __device__ __forceinline__ float4 multiply4(float4 a, float4 b) {
   return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
 }
 
-// e^x, x <= 0, as good as what is made of it: R f32, or R bf16.
-template <typename R>
-__device__ __forceinline__ float raised(float x) {
-  return sizeof(R) == 4 ? expf(x) : exp_fast(x);
-}
-template <typename R>
 __device__ __forceinline__ float4 raised_difference4(float4 later, float4 earlier) {
-  return make_float4(raised<R>(later.x - earlier.x), raised<R>(later.y - earlier.y),
-                     raised<R>(later.z - earlier.z), raised<R>(later.w - earlier.w));
+  return make_float4(expf(later.x - earlier.x), expf(later.y - earlier.y),
+                     expf(later.z - earlier.z), expf(later.w - earlier.w));
 }
 
 // One slice of a chunk's rows. G is summed within a group of rows, from its first.
@@ -79,7 +73,6 @@ __device__ __forceinline__ void accumulate_decayed(const WySlice& slice, int2 ti
 }
 
 // The same on the diagonal, columns up to the row.
-template <typename R>
 __device__ __forceinline__ void accumulate_diagonal(const WySlice& slice, int group,
                                                     float (&kk)[4][4], float (&qk)[4][4]) {
 #pragma unroll 1
@@ -93,7 +86,7 @@ __device__ __forceinline__ void accumulate_diagonal(const WySlice& slice, int gr
       qk[a][a] = dot4(query, keys[a], qk[a][a]);
 #pragma unroll
       for (int b = 0; b < a; ++b) {
-        const float4 column = multiply4(raised_difference4<R>(sums[a], sums[b]), keys[b]);
+        const float4 column = multiply4(raised_difference4(sums[a], sums[b]), keys[b]);
         kk[a][b] = dot4(keys[a], column, kk[a][b]);
         qk[a][b] = dot4(query, column, qk[a][b]);
       }
@@ -127,10 +120,10 @@ struct WyRows {
 // This thread's group of rows and its channel of every slice: the decayed rows go out, K e^G to w,
 // Q e^G and K e^(G_n - G), and `tile` of both products is summed. `totals`: G of every group and channel,
 // in f64, as all sums longer than a group are.
-template <typename T, typename R>
+template <typename T>
 __device__ __forceinline__ void decayed_products(WySlice& slice, double* totals,
                                                  const WyRows<T>& rows,
-                                                 const WyPlaces<R>& to, int2 tile, bool has_tile,
+                                                 const WyPlaces<float>& to, int2 tile, bool has_tile,
                                                  float (&kk)[4][4], float (&qk)[4][4]) {
   const int thread = threadIdx.x, group = thread / kChannels, channel = thread % kChannels;
   const int first = kGroupRows * group;
@@ -158,30 +151,32 @@ __device__ __forceinline__ void decayed_products(WySlice& slice, double* totals,
     for (int other = kGroups - 1; other > group; --other) {
       after += totals[other * kChannels + channel];
     }
-    if (group == 0) to.decay[column] = raised<R>(static_cast<float>(through + after));
+    if (group == 0) to.decay[column] = expf(static_cast<float>(through + after));
     for (int other = group - 2; other >= 0; --other) {
       between += totals[(other + 1) * kChannels + channel];
-      slice.bridge[bridge_of(group, other) * kChannels + channel] = raised<R>(static_cast<float>(between));
+      slice.bridge[bridge_of(group, other) * kChannels + channel] =
+          expf(static_cast<float>(between));
     }
 #pragma unroll
     for (int a = 0; a < kGroupRows; ++a) {
       const int row = first + a;
       const int at = slice_at(row, channel >> 2) + (channel & 3);
-      const float since = raised<R>(sums[a]), until = raised<R>(sum - sums[a]);
+      const float since = expf(sums[a]), until = expf(sum - sums[a]);
       slice.k[at] = key[a], slice.q[at] = query[a], slice.sums[at] = sums[a];
       slice.k_before[at] = since * key[a], slice.q_before[at] = since * query[a];
       slice.k_after[at] = until * key[a];
       if (row < rows.n) {
-        const float entering = raised<R>(static_cast<float>(before + sums[a]));
-        to.w[row * rows.key_dim + column] = narrow<R>(entering * key[a]);
-        to.qd[row * rows.key_dim + column] = narrow<R>(entering * query[a]);
-        to.kd[row * rows.key_dim + column] = narrow<R>(raised<R>(static_cast<float>((through - sums[a]) + after)) * key[a]);
+        const float entering = expf(static_cast<float>(before + sums[a]));
+        to.w[row * rows.key_dim + column] = entering * key[a];
+        to.qd[row * rows.key_dim + column] = entering * query[a];
+        to.kd[row * rows.key_dim + column] =
+            expf(static_cast<float>((through - sums[a]) + after)) * key[a];
       }
     }
     __syncthreads();  // the slice is there
     if (has_tile) {
       if (tile.x == tile.y) {
-        accumulate_diagonal<R>(slice, tile.x, kk, qk);
+        accumulate_diagonal(slice, tile.x, kk, qk);
       } else {
         accumulate_decayed(slice, tile, kk, qk);
       }
@@ -189,9 +184,8 @@ __device__ __forceinline__ void decayed_products(WySlice& slice, double* totals,
   }
 }
 
-// -L to shared memory and P to its place; of P also what a warp of 16 rows reads above the diagonal.
-template <typename R>
-__device__ __forceinline__ void store_products(float* s_minus_lower, R* p, int2 tile,
+// -L to shared memory and P to its place.
+__device__ __forceinline__ void store_products(float* s_minus_lower, float* p, int2 tile,
                                                const float* beta, int n, const float (&kk)[4][4],
                                                const float (&qk)[4][4]) {
 #pragma unroll
@@ -210,17 +204,12 @@ __device__ __forceinline__ void store_products(float* s_minus_lower, R* p, int2 
       store4(p + i * kMostChunkRows + 4 * tile.y,
              make_float4(products[0], products[1], products[2], products[3]));
     }
-    const int mirrored = 4 * tile.y + a;
-    if (tile.x != tile.y && tile.x / 4 == tile.y / 4 && mirrored < n) {
-      store4(p + mirrored * kMostChunkRows + 4 * tile.x, zero4());
-    }
   }
 }
 
 // ---- (1) chunk_wy: a block per chunk and value head, a thread per group of rows and channel ----
 //
-// R is f32: u = T diag(beta) V and w = T diag(beta) (K e^G) are solved for. R is bf16, for products on
-// tensor cores: T diag(beta) itself goes to t, and w is K e^G.
+// u = T diag(beta) V and w = T diag(beta) (K e^G) are solved for.
 
 template <typename T>
 struct WyCall {
@@ -233,9 +222,19 @@ struct WyCall {
   float least;
 };
 
-template <typename T, typename R>
-__device__ __forceinline__ void chunk_wy(const WyCall<T>& call, R* ut, const WyPlaces<R>& all) {
-  constexpr bool kSolves = sizeof(R) == 4;
+template <typename T>
+__device__ __forceinline__ WyRows<T> rows_of_chunk(const WyCall<T>& call, i64 row0, int head,
+                                                   int key_head, int n) {
+  const i64 key_column = static_cast<i64>(key_head) * call.key_dim;
+  return {call.q + row0 * call.q_stride + key_column,
+          call.k + row0 * call.k_stride + key_column,
+          call.g + row0 * call.g_stride + static_cast<i64>(head) * call.key_dim,
+          call.q_stride, call.k_stride, call.g_stride, n, call.key_dim, call.least};
+}
+
+template <typename T>
+__device__ __forceinline__ void chunk_wy(const WyCall<T>& call, float* u,
+                                         const WyPlaces<float>& all) {
   __shared__ __align__(128) WySlice s_slice;
   __shared__ __align__(128) float s_minus_lower[kMostChunkRows * kMostChunkRows];  // -L
   __shared__ float s_beta[kMostChunkRows];
@@ -250,62 +249,41 @@ __device__ __forceinline__ void chunk_wy(const WyCall<T>& call, R* ut, const WyP
   const i64 row0 = place.first_row;
   const int key_head =
       key_head_of(head, call.key_heads, call.value_heads, call.head_map_cyclic);
-  const i64 key_column = static_cast<i64>(key_head) * call.key_dim;
-  const WyRows<T> rows = {call.q + row0 * call.q_stride + key_column,
-                          call.k + row0 * call.k_stride + key_column,
-                          call.g + row0 * call.g_stride + static_cast<i64>(head) * call.key_dim,
-                          call.q_stride, call.k_stride, call.g_stride, n, call.key_dim, call.least};
+  const WyRows<T> rows = rows_of_chunk(call, row0, head, key_head, n);
   const i64 place_of = static_cast<i64>(chunk) * call.value_heads + head;
-  const WyPlaces<R> to = all.at(place_of, call.key_dim);
+  const WyPlaces<float> to = all.at(place_of, call.key_dim);
   if (thread < kMostChunkRows) {
     s_beta[thread] =
         thread < n ? __ldg(call.beta + (row0 + thread) * call.beta_stride + head) : 0.0f;
   }
 
   const int2 tile = triangle_tile(thread);
-  // The solve goes by eight rows of L, and a warp by sixteen of P: the last sixteen are all written.
-  const bool has_tile = thread < triangle_tiles_of((n + 15) & ~15);
+  // The solve goes by eight rows of L: the last eight are all written.
+  const bool has_tile = thread < triangle_tiles_of((n + 7) & ~7);
   float kk[4][4] = {}, qk[4][4] = {};
   decayed_products(s_slice, reinterpret_cast<double*>(s_minus_lower), rows, to, tile, has_tile, kk, qk);
   if (has_tile) store_products(s_minus_lower, to.p, tile, s_beta, n, kk, qk);
   __syncthreads();  // L is there, and what other threads left in w; the slice is read
 
   float x[kMostChunkRows];
-  if constexpr (kSolves) {
-    // A thread a column of [beta V | beta e^G K]; w holds its own right-hand side.
-    if (thread >= call.value_dim + call.key_dim) return;
-    const bool is_value = thread < call.value_dim;
-    const int width = is_value ? call.value_dim : call.key_dim;
-    float* const solution = is_value ? ut + place_of * kMostChunkRows * call.value_dim + thread
-                                     : to.w + (thread - call.value_dim);
-    if (is_value) {
-      const T* from =
-          call.v + row0 * call.v_stride + static_cast<i64>(head) * call.value_dim + thread;
+  // A thread a column of [beta V | beta e^G K]; w holds its own right-hand side.
+  if (thread >= call.value_dim + call.key_dim) return;
+  const bool is_value = thread < call.value_dim;
+  const int width = is_value ? call.value_dim : call.key_dim;
+  float* const solution = is_value ? u + place_of * kMostChunkRows * call.value_dim + thread
+                                   : to.w + (thread - call.value_dim);
+  if (is_value) {
+    const T* from =
+        call.v + row0 * call.v_stride + static_cast<i64>(head) * call.value_dim + thread;
 #pragma unroll
-      for (int i = 0; i < kMostChunkRows; ++i, from += call.v_stride) {
-        x[i] = i < n ? widen(*from) : 0.0f;
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kMostChunkRows; ++i) x[i] = i < n ? solution[i * width] : 0.0f;
+    for (int i = 0; i < kMostChunkRows; ++i, from += call.v_stride) {
+      x[i] = i < n ? widen(*from) : 0.0f;
     }
-    substitute_forward(x, s_minus_lower, s_beta, n, solution, width);
   } else {
-    // A thread a column of T diag(beta), by way of shared memory.
-    float* const s_t = reinterpret_cast<float*>(&s_slice);
-    static_assert(sizeof s_slice >= sizeof s_minus_lower, "T takes the slice's place");
-    if (thread < kMostChunkRows) {
 #pragma unroll
-      for (int i = 0; i < kMostChunkRows; ++i) x[i] = i == thread ? 1.0f : 0.0f;
-      substitute_forward(x, s_minus_lower, s_beta, n, s_t + thread, kMostChunkRows);
-    }
-    __syncthreads();  // T is there
-    R* const t = ut + place_of * kMostChunkRows * kMostChunkRows;
-    for (int at = 4 * thread; at < n * kMostChunkRows; at += 4 * kWyThreads) {
-      // Blocks of 16 above the diagonal are never written.
-      if (at % kMostChunkRows / 16 <= at / kMostChunkRows / 16) store4(t + at, shared4(s_t + at));
-    }
+    for (int i = 0; i < kMostChunkRows; ++i) x[i] = i < n ? solution[i * width] : 0.0f;
   }
+  substitute_forward(x, s_minus_lower, s_beta, n, solution, width);
 }
 
 // ---- (2) chunk_carry: a block per sequence, value head and 32 value channels ----

@@ -10,6 +10,8 @@ const IO: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 const THREADS: u64 = 256;
 /// Bytes a thread reads at a time.
 const PIECE_BYTES: u64 = 16;
+/// Pieces of a row a lane holds from the sum to the product.
+const HELD: u64 = 2;
 /// Pieces of a lane up to which a warp is enough for a row.
 const PIECES_OF_A_LANE: u64 = 4;
 
@@ -61,10 +63,10 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
         && w.offset_bytes.is_multiple_of(PIECE_BYTES)
         && strided.iter().all(|(_, tensor)| whole(tensor));
     let pieces = channels.div_ceil(in_piece);
-    let (form, lanes) = match pieces.next_power_of_two() {
-        lanes @ ..=32 => ("piece", lanes),
-        _ if pieces <= 32 * PIECES_OF_A_LANE => ("pieces", 32),
-        _ => ("block", THREADS),
+    let (form, lanes) = if pieces <= 32 * PIECES_OF_A_LANE {
+        ("part", pieces.div_ceil(HELD).next_power_of_two().min(32))
+    } else {
+        ("block", THREADS)
     };
     let blocks = rows.div_ceil(THREADS / lanes);
     let launch = Launch {

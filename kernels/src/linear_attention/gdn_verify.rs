@@ -10,7 +10,7 @@ use contracts::format::ErrorKind;
 const MODULE: &str = "gdn_verify";
 /// Storage types of the state.
 const STATES: [DType; 2] = [DType::F32, DType::F16];
-const THREADS: u32 = 128;
+const THREADS: u32 = 64;
 /// Limit of the grid's second and third axis.
 const GRID_LIMIT: u32 = 65_535;
 

@@ -14,7 +14,9 @@ use contracts::format::ErrorKind;
 const MODULE: &str = "gdn_write_on_accept";
 /// Storage types of the state.
 const STATES: [DType; 2] = [DType::F32, DType::F16];
-const THREADS: u32 = 128;
+/// Of `clear`, a sequence each.
+const CLEAR_THREADS: u32 = 128;
+const FOLD_THREADS: u32 = 64;
 /// Limit of the grid's second and third axis.
 const GRID_LIMIT: u32 = 65_535;
 
@@ -56,8 +58,8 @@ fn clear(call: &Call) -> Result<Launch, Rejection> {
     Ok(Launch {
         module: MODULE,
         entry: "gdn_write_on_accept_clear".into(),
-        grid: [sequences.unsigned_abs().div_ceil(THREADS), 1, 1],
-        block: [THREADS, 1, 1],
+        grid: [sequences.unsigned_abs().div_ceil(CLEAR_THREADS), 1, 1],
+        block: [CLEAR_THREADS, 1, 1],
         dynamic_shared_bytes: 0,
         arguments: vec![Argument::Tensor("engaged"), Argument::I32(sequences)],
     })
@@ -83,7 +85,7 @@ fn verify(call: &Call) -> Result<Vec<Launch>, Rejection> {
         module: MODULE,
         entry: entry.into(),
         grid: grid(checked.value_dim, checked.value_heads, checked.sequences),
-        block: [THREADS, 1, 1],
+        block: [verify_threads(checked.state), 1, 1],
         dynamic_shared_bytes: 0,
         arguments: vec![
             Argument::Tensor("q"),
@@ -120,6 +122,11 @@ fn verify(call: &Call) -> Result<Vec<Launch>, Rejection> {
         ],
     };
     Ok(vec![clear(call)?, launch])
+}
+
+/// A lane holds shares of eight rows of an f32 state, of four of an f16.
+fn verify_threads(state: DType) -> u32 {
+    if state == DType::F32 { 32 } else { 64 }
 }
 
 fn fold(call: &Call, engaged: &'static str) -> Result<Vec<Launch>, Rejection> {
@@ -160,7 +167,7 @@ fn fold(call: &Call, engaged: &'static str) -> Result<Vec<Launch>, Rejection> {
         module: MODULE,
         entry: format!("gdn_write_on_accept_fold_{}_k{key_dim}", s.dtype.name()).into(),
         grid: grid(value_dim, value_heads, sequences),
-        block: [THREADS, 1, 1],
+        block: [FOLD_THREADS, 1, 1],
         dynamic_shared_bytes: 0,
         arguments: vec![
             Argument::Tensor("s"),

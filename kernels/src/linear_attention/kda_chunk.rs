@@ -10,6 +10,8 @@ use contracts::dtype::DType;
 const MODULE: &str = "kda_chunk";
 const CHUNK_ROWS: u64 = 64;
 const THREADS: u32 = 256;
+/// Of `chunk_intra`: a warp for every 16 rows.
+const INTRA_THREADS: u32 = 128;
 /// Value channels a block of `chunk_inter` owns at most, and its threads that bring tiles in.
 const INTER_VALUES: u64 = 64;
 const INTER_BRINGERS: u64 = 128;
@@ -37,21 +39,27 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
         return Ok(Plan::default());
     }
     let sizes = Sizes::of(&checked);
-    let wy = Launch {
+    let narrow = checked.io == DType::BF16;
+    let (form, threads, shared) = if narrow {
+        ("intra", INTRA_THREADS, intra_shared_bytes(checked.key_dim.unsigned_abs()))
+    } else {
+        ("wy", THREADS, 0)
+    };
+    let first = Launch {
         module: MODULE,
-        entry: format!("kda_chunk_wy_{}", checked.io.name()).into(),
+        entry: format!("kda_chunk_{form}_{}", checked.io.name()).into(),
         grid: [blocks(sizes.chunks, sizes.heads)?, 1, 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
-        arguments: wy_arguments(&checked, least, cu_is_i64.clone()),
+        block: [threads, 1, 1],
+        dynamic_shared_bytes: shared,
+        arguments: first_arguments(&checked, least, cu_is_i64.clone()),
     };
     let initial_zero = Argument::I32(initial_zero.into());
-    let second = if checked.io == DType::BF16 {
+    let second = if narrow {
         sizes.inter(&checked, cu_is_i64, initial_zero)?
     } else {
         sizes.carry(&checked, cu_is_i64, initial_zero)?
     };
-    Ok(Plan { scratch: sizes.scratch(checked.io), launches: vec![wy, second] })
+    Ok(Plan { scratch: sizes.scratch(checked.io), launches: vec![first, second] })
 }
 
 fn blocks(first: u64, second: u64) -> Result<u32, Rejection> {
@@ -187,33 +195,47 @@ fn inter_shared_bytes(key_dim: u32) -> u32 {
     2 * (tiles + handed)
 }
 
-fn wy_arguments(checked: &GatedDelta, least: f32, cu_is_i64: Argument) -> Vec<Argument> {
-    vec![
-        Argument::Tensor("q"),
-        Argument::Tensor("k"),
-        Argument::Tensor("v"),
-        Argument::Tensor("g"),
-        Argument::Tensor("beta"),
-        Argument::Tensor("cu_seqlens"),
-        Argument::Tensor("slot_of"),
-        Argument::Scratch(UT),
-        Argument::Scratch(W),
-        Argument::Scratch(P),
-        Argument::Scratch(QD),
-        Argument::Scratch(KD),
-        Argument::Scratch(DECAY),
-        Argument::I64(checked.q_stride),
-        Argument::I64(checked.k_stride),
-        Argument::I64(checked.v_stride),
-        Argument::I64(checked.g_stride),
-        Argument::I64(checked.beta_stride),
-        Argument::I32(checked.sequences),
-        Argument::I32(checked.key_heads),
-        Argument::I32(checked.value_heads),
-        Argument::I32(checked.key_dim),
-        Argument::I32(checked.value_dim),
-        cu_is_i64,
-        checked.head_map(),
-        Argument::F32(least),
+/// Of the source: for three of a chunk's four blocks of 16 rows, q and k decayed from its start and k to
+/// its end, in f32; in their place, later, a square in two parts and four triangles.
+fn intra_shared_bytes(key_dim: u32) -> u32 {
+    let decayed = 3 * 3 * 16 * key_dim * 4;
+    let solved = 2 * 64 * 64 * 2 + 4 * 16 * 16 * 4;
+    decayed.max(solved)
+}
+
+/// Of `chunk_wy`, and without what belongs to v, which it solves for, of `chunk_intra`.
+fn first_arguments(checked: &GatedDelta, least: f32, cu_is_i64: Argument) -> Vec<Argument> {
+    let solves = checked.io != DType::BF16;
+    let of_v = |argument| solves.then_some(argument);
+    [
+        Some(Argument::Tensor("q")),
+        Some(Argument::Tensor("k")),
+        of_v(Argument::Tensor("v")),
+        Some(Argument::Tensor("g")),
+        Some(Argument::Tensor("beta")),
+        Some(Argument::Tensor("cu_seqlens")),
+        Some(Argument::Tensor("slot_of")),
+        Some(Argument::Scratch(UT)),
+        Some(Argument::Scratch(W)),
+        Some(Argument::Scratch(P)),
+        Some(Argument::Scratch(QD)),
+        Some(Argument::Scratch(KD)),
+        Some(Argument::Scratch(DECAY)),
+        Some(Argument::I64(checked.q_stride)),
+        Some(Argument::I64(checked.k_stride)),
+        of_v(Argument::I64(checked.v_stride)),
+        Some(Argument::I64(checked.g_stride)),
+        Some(Argument::I64(checked.beta_stride)),
+        Some(Argument::I32(checked.sequences)),
+        Some(Argument::I32(checked.key_heads)),
+        Some(Argument::I32(checked.value_heads)),
+        Some(Argument::I32(checked.key_dim)),
+        of_v(Argument::I32(checked.value_dim)),
+        Some(cu_is_i64),
+        Some(checked.head_map()),
+        Some(Argument::F32(least)),
     ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
