@@ -11,7 +11,8 @@ mod driver;
 
 use super::slab::{GUARD, Layout, settle_bytes};
 use super::{
-    Backend, BackendError, Fault, Outcome, RunStats, arguments, entry_of, modules::Modules,
+    Backend, BackendError, COPYING_RESULTS, Fault, Outcome, RunStats, arguments, entry_of,
+    modules::Modules,
 };
 use crate::arena::Arena;
 use crate::call::Call;
@@ -323,9 +324,7 @@ impl CudaBackend {
             }
             let image = if replay == 0 { &mut first } else { &mut self.after };
             image.resize(layout.image_bytes as usize, 0);
-            self.driver
-                .download(0, image)
-                .map_err(|error| driver_error("copying results", error))?;
+            self.driver.download(0, image).map_err(|error| driver_error(COPYING_RESULTS, error))?;
         }
         let difference = layout.first_difference(arena.buffer_count(), &first, &self.after);
         Ok(difference.map(|(buffer, offset_bytes)| {
@@ -361,7 +360,7 @@ impl CudaBackend {
         if self.lost.is_none() {
             let broken = self
                 .settle(&layout, arena)
-                .map_err(|error| driver_error("copying results", error))?;
+                .map_err(|error| driver_error(COPYING_RESULTS, error))?;
             let residue = || arguments::residue(plan, &scratch, arena);
             if let Some(fault) = fault.or(broken).or_else(residue) {
                 return Ok(Outcome::Fault(fault));

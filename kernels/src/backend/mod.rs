@@ -170,7 +170,7 @@ pub enum BackendError {
         /// That fault.
         reason: String,
     },
-    /// A call of the driver failed before any launch.
+    /// A call of the driver failed, before any launch unless it was copying results.
     Driver {
         /// What was being done.
         doing: &'static str,
@@ -182,6 +182,20 @@ pub enum BackendError {
         /// The backend.
         backend: &'static str,
     },
+}
+
+/// What a backend does once launches have ended, as [`BackendError::Driver`] says it.
+pub const COPYING_RESULTS: &str = "copying results";
+
+impl BackendError {
+    /// Whether no launch of the plan can have run, so that memory is as it was.
+    pub fn nothing_ran(&self) -> bool {
+        match self {
+            BackendError::DeviceLost { .. } => false,
+            BackendError::Driver { doing, .. } => *doing != COPYING_RESULTS,
+            _ => true,
+        }
+    }
 }
 
 /// A place to run plans.
