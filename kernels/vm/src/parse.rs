@@ -364,6 +364,7 @@ impl<'a> Parser<'a> {
             count,
             external: false,
             initial: Vec::new(),
+            line,
         };
         Ok((variable, scalar_bytes))
     }
@@ -375,9 +376,13 @@ impl<'a> Parser<'a> {
             if self.eat(b'=') {
                 let element = variable.element;
                 self.initial(element, &mut variable.initial)?;
+                if variable.count == Some(0) {
+                    // `[]`: as many as there are values.
+                    variable.count = Some(variable.initial.len() as u64);
+                }
             }
-            let (element, element_bytes, align_bytes) =
-                (variable.element, variable.element_bytes, variable.align_bytes);
+            let (element, element_bytes, align_bytes, line) =
+                (variable.element, variable.element_bytes, variable.align_bytes, variable.line);
             list.push(variable);
             if !self.eat(b',') {
                 break;
@@ -397,6 +402,7 @@ impl<'a> Parser<'a> {
                 count,
                 external: false,
                 initial: Vec::new(),
+                line,
             };
         }
         self.need(b';', "; after a variable")?;

@@ -46,19 +46,28 @@ pub enum ParseErrorKind {
     TooLarge(&'static str),
 }
 
+/// The first characters of what stands in the text, which may be endless.
+fn cut(text: &str) -> &str {
+    text.char_indices().nth(80).map_or(text, |(at, _)| &text[..at])
+}
+
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PTX line {}: ", self.line)?;
         match &self.what {
             ParseErrorKind::Expected { wanted, found } => {
-                write!(f, "expected {wanted}, found {found:?}")
+                write!(f, "expected {wanted}, found {:?}", cut(found))
             }
-            ParseErrorKind::BadNumber(text) => write!(f, "{text:?} is not a number"),
-            ParseErrorKind::UnknownType(text) => write!(f, "unknown type {text:?}"),
-            ParseErrorKind::UnknownDirective(text) => write!(f, "unknown directive {text:?}"),
-            ParseErrorKind::UnknownName(text) => write!(f, "{text:?} is not declared"),
-            ParseErrorKind::UnknownLabel(text) => write!(f, "no statement has the label {text:?}"),
-            ParseErrorKind::BadOperands(text) => write!(f, "operands do not fit {text:?}"),
+            ParseErrorKind::BadNumber(text) => write!(f, "{:?} is not a number", cut(text)),
+            ParseErrorKind::UnknownType(text) => write!(f, "unknown type {:?}", cut(text)),
+            ParseErrorKind::UnknownDirective(text) => {
+                write!(f, "unknown directive {:?}", cut(text))
+            }
+            ParseErrorKind::UnknownName(text) => write!(f, "{:?} is not declared", cut(text)),
+            ParseErrorKind::UnknownLabel(text) => {
+                write!(f, "no statement has the label {:?}", cut(text))
+            }
+            ParseErrorKind::BadOperands(text) => write!(f, "operands do not fit {:?}", cut(text)),
             ParseErrorKind::BadAlignment(align) => {
                 write!(f, "an alignment of {align} is no power of two up to {LARGEST_ALIGN_BYTES}")
             }

@@ -28,6 +28,7 @@ pub(crate) struct Variable<'a> {
     pub count: Option<u64>,
     pub external: bool,
     pub initial: Vec<Initial<'a>>,
+    pub line: u32,
 }
 
 impl Variable<'_> {

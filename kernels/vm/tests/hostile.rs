@@ -253,3 +253,71 @@ fn a_format_has_at_most_as_many_arguments_as_in_cuda() {
     };
     assert!(matches!(fault.kind, FaultKind::OutOfBounds { .. }), "{fault}");
 }
+
+#[test]
+fn initial_values_fit_and_their_names_are_declared() {
+    let head = ".version 8.4\n.target sm_90\n.address_size 64";
+    let module = |variables: &str| format!("{head}\n{variables}\n.entry t() {{ ret; }}");
+    for fine in [
+        ".global .u64 a = a;",
+        ".global .u64 a[2] = {b, a+8};\n.global .u64 b = a+99999999999;",
+        ".global .u32 a[] = {1, 2, 3};",
+        ".global .u32 a[4] = {1, 2};",
+        ".global .u32 a[0];",
+    ] {
+        Module::parse(&module(fine)).unwrap_or_else(|e| panic!("{fine}: {e}"));
+    }
+    let unknown = refused(&module(".global .u64 a = nowhere;"));
+    assert_eq!(unknown, ParseErrorKind::UnknownName("nowhere".to_owned()));
+    for many in [".global .u32 a[2] = {1, 2, 3};", ".const .u32 a[1][2] = {{1, 2}, {3, 4}};"] {
+        let error = Module::parse(&module(many)).err().unwrap();
+        assert!(matches!(error.what, ParseErrorKind::TooLarge(_)), "{many}: {error}");
+        assert_eq!(error.line, 4);
+    }
+}
+
+#[test]
+fn a_message_quotes_no_more_than_a_line() {
+    for text in [
+        kernel(&format!("add.u32 %r1, {};", "%r1".repeat(100_000))),
+        kernel(&format!("bra {};", "L".repeat(100_000))),
+        kernel(&format!(".reg .{} %q;", "b".repeat(100_000))),
+    ] {
+        let message = Module::parse(&text).err().unwrap().to_string();
+        assert!(message.len() < 200, "{}", message.len());
+    }
+}
+
+#[test]
+fn vectors_stacks_and_discards_in_wrong_places() {
+    for body in [
+        ".reg .v4 .b32 %v<3>;",
+        ".reg .v4 .v4 .b32 %v;",
+        ".reg .v4 .pred %v;mov.v4.pred %v, %tid;",
+        ".reg .v2 .b128 %v;mov.v2.b128 %v, %v;",
+        ".reg .v2 .b32 %v;mov.v4.u32 %v, %tid;",
+        ".reg .v2 .b32 %v;mov.u32 %r1, %v.w;",
+        ".reg .v2 .b32 %v;mov.u32 %r1, %v;",
+        ".reg .v2 .b32 %v;mov.u32 %r1, %v.x.y;",
+        ".reg .v2 .b32 %v;add.u32 %v, %v, %v;",
+        ".reg .v2 .b32 %v;ld.global.u32 %r1, [%v];",
+        "mov.v4.u32 {%r1,%r2,%r3,%r4}, %laneid;",
+        "mov.v4.u32 {%r1,%r2,%r3}, %tid;",
+        "alloca.u64 %rd1, 8, 3;",
+        "alloca.u32 %r1, %r2, %r3;",
+        "discard.global.L2 [%rd1], 64;",
+    ] {
+        refused(&kernel(body));
+    }
+    refused(&kernel(&(0..40_000).map(|i| format!(".reg .v4 .b32 %v{i};")).collect::<String>()));
+}
+
+#[test]
+fn thousands_of_mbarriers_cost_no_more_each() {
+    let body = ".shared .align 8 .b8 m[40000];mov.u32 %r1, 0;mov.u32 %r2, m;\
+        L: mbarrier.init.shared.b64 [%r2], 1;add.u32 %r2, %r2, 8;add.u32 %r1, %r1, 1;setp.lt.u32 %p1, %r1, 5000;@%p1 bra L;\
+        mov.u32 %r1, 0;M: mbarrier.arrive.shared.b64 _, [%r2+-8];add.u32 %r1, %r1, 1;setp.lt.u32 %p1, %r1, 50000;@%p1 bra M;";
+    let start = std::time::Instant::now();
+    go(&kernel(body), [1; 3], [1; 3], Limits::default()).unwrap();
+    assert!(start.elapsed().as_secs() < 60);
+}

@@ -277,3 +277,52 @@ fn tracked_copies_of_producing_warps_are_no_race() {
     assert_eq!(got[32..64], (0..32).map(|i| 1000 + 7 * i).collect::<Vec<_>>());
     found(64, &code(&format!("{full}{empty}"), ""));
 }
+
+/// Two warpgroups multiply by what thread 256 sends into two stages of 256 bytes; `release` says how
+/// a stage goes back.
+fn products(release: &str, end: &str) -> String {
+    format!(
+        "{}.reg .f32 %f<4>;mov.f32 %f0, 0f00000000;mov.f32 %f1, %f0;mov.f32 %f2, %f0;mov.f32 %f3, %f0;mov.u32 %r33, 0x3f803f80;\n\
+         mov.u32 %r10, 0;and.b32 %r16, %r1, 127;setp.eq.u32 %p5, %r16, 77;setp.lt.u32 %p1, %r1, 256;@%p1 bra Q;setp.ne.u32 %p2, %r1, 256;@%p2 bra E;\n\
+         P: and.b32 %r12, %r10, 1;shr.u32 %r11, %r10, 1;and.b32 %r11, %r11, 1;xor.b32 %r13, %r11, 1;\n\
+         shl.b32 %r14, %r12, 3;add.u32 %r20, %r2, %r14;add.u32 %r21, %r20, 16;shl.b32 %r15, %r12, 8;add.u32 %r22, %r3, %r15;\n\
+         {}mbarrier.arrive.expect_tx.shared.b64 _, [%r20], 256;\n\
+         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r22], [%rd1], 256, [%r20];\n\
+         add.u32 %r10, %r10, 1;setp.lt.u32 %p2, %r10, 9;@%p2 bra P;bra E;\n\
+         Q: and.b32 %r12, %r10, 1;shr.u32 %r11, %r10, 1;and.b32 %r11, %r11, 1;shl.b32 %r14, %r12, 3;add.u32 %r20, %r2, %r14;add.u32 %r21, %r20, 16;xor.b32 %r23, %r14, 8;add.u32 %r23, %r23, %r2;add.u32 %r23, %r23, 16;\n\
+         shl.b32 %r15, %r12, 8;add.u32 %r22, %r3, %r15;shr.u32 %r22, %r22, 4;cvt.u64.u32 %rd5, %r22;or.b64 %rd5, %rd5, 0x1000080000;\n\
+         {}wgmma.fence.sync.aligned;\n\
+         wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {{%f0, %f1, %f2, %f3}}, {{%r33, %r33, %r33, %r33}}, %rd5, 1, 1, 1, 0;\n\
+         wgmma.commit_group.sync.aligned;\n{release}\n\
+         add.u32 %r10, %r10, 1;setp.lt.u32 %p2, %r10, 9;@%p2 bra Q;{end}st.global.f32 [%rd4], %f0;E:",
+        init(&[1, 1, 2, 2]),
+        wait("F", "%r21", "%r13"),
+        wait("C", "%r20", "%r11"),
+    )
+}
+
+#[test]
+fn products_release_their_stage_by_one_thread_of_each_warpgroup() {
+    let free = |at: &str| format!("@%p5 mbarrier.arrive.shared.b64 _, [{at}];");
+    let done = format!("wgmma.wait_group.sync.aligned 0;{}", free("%r21"));
+    let got = silent(288, &products(&done, ""));
+    // One product stays under way while the stage before goes back.
+    let delayed = format!(
+        "wgmma.wait_group.sync.aligned 1;setp.eq.u32 %p6, %r10, 0;@%p6 bra N;{}N:",
+        free("%r23")
+    );
+    assert_eq!(silent(288, &products(&delayed, "wgmma.wait_group.sync.aligned 0;")), got);
+    // The stage goes back while its product is under way.
+    let early = format!("{}wgmma.wait_group.sync.aligned 0;", free("%r21"));
+    let stops = ORDERS.map(|order| run(288, order, &products(&early, "")));
+    let found = |stop: &Result<Vec<u32>, Stop>| match stop {
+        Err(Stop::Fault(fault)) => matches!(
+            fault.kind,
+            FaultKind::SharedRace { .. }
+                | FaultKind::Warpgroup { .. }
+                | FaultKind::Uninitialised { .. }
+        ),
+        _ => false,
+    };
+    assert!(stops.iter().any(found), "{stops:?}");
+}

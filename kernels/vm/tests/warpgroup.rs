@@ -222,7 +222,9 @@ fn bytes_nobody_wrote_and_missing_warpgroups_are_faults() {
     };
     let plain = "0x1000080000";
     assert!(matches!(kind(kernel(128, plain)), FaultKind::Uninitialised { .. }));
+    // A warpgroup that the block cuts off, which comes after a whole one here.
     assert!(matches!(kind(kernel(96, plain)), FaultKind::BadDescriptor { .. }));
+    assert!(matches!(kind(kernel(160, plain)), FaultKind::Uninitialised { .. }));
     // The first group of lines is there, sixteen bytes further along k nothing is.
     assert!(matches!(kind(kernel(128, "0x03ff0000")), FaultKind::Uninitialised { .. }));
     match kernel(128, "0x2001000080000") {

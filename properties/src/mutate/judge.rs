@@ -130,9 +130,14 @@ impl<'s, 'a> Judge<'s, 'a> {
     ///
     /// # Errors
     /// When the tool fails.
-    pub fn judge_module(&mut self, ptx: &str, expected: &str) -> Result<Fate, ToolError> {
+    pub fn judge_module(
+        &mut self,
+        module: &str,
+        ptx: &str,
+        expected: &str,
+    ) -> Result<Fate, ToolError> {
         let mut backend = machine(instruction_budget(self.suite.members.iter()));
-        match backend.replace_module(self.stem, ptx) {
+        match backend.replace_module(module, ptx) {
             Ok(()) => {}
             Err(BackendError::Ptx(PtxError::Parse { error, .. })) => {
                 return Ok(Fate::Rejected(error));

@@ -23,6 +23,10 @@ const BYTES: usize = 8;
 const LARGEST: u32 = (1 << 20) - 1;
 /// Copies of complete phases that are kept back until somebody tests; more are there at once.
 const MOST_LANDED: usize = 256;
+/// Copies of one phase, and bytes of them, more than a block's memory holds; with more, those before
+/// are there at once, as they may be.
+const MOST_ON_THE_WAY: usize = 4096;
+const MOST_BYTES_ON_THE_WAY: usize = 1 << 19;
 /// Failed tests in a row, with next to nothing done between, after which nobody will help; more
 /// where somebody looks at a clock, and may give up in time.
 const PATIENCE: u64 = 1 << 14;
@@ -63,6 +67,7 @@ struct Object {
 /// The objects of one block, and what is known of those who wait.
 #[derive(Default)]
 pub(crate) struct Mbarriers {
+    /// By their offsets.
     objects: Vec<Object>,
     /// Failed tests since anybody arrived anywhere or memory changed.
     failed: u64,
@@ -123,8 +128,22 @@ impl Mbarriers {
     }
 
     fn find(&mut self, offset: u64) -> Result<&mut Object, Box<Trouble>> {
-        let found = self.objects.iter_mut().find(|object| object.offset == offset);
-        found.ok_or_else(|| fault(offset, MbarrierFault::Uninitialised))
+        match self.at(offset) {
+            Ok(at) => Ok(&mut self.objects[at]),
+            Err(_) => Err(fault(offset, MbarrierFault::Uninitialised)),
+        }
+    }
+
+    /// Where the object of an offset stands among all, or would.
+    fn at(&self, offset: u64) -> Result<usize, usize> {
+        self.objects.binary_search_by_key(&offset, |object| object.offset)
+    }
+
+    fn put(&mut self, object: Object) {
+        match self.at(object.offset) {
+            Ok(at) => self.objects[at] = object,
+            Err(at) => self.objects.insert(at, object),
+        }
     }
 }
 
@@ -229,10 +248,10 @@ fn stuck(
 
 /// Nobody will complete the phase that somebody waits for.
 pub(super) fn no_progress(machine: &Machine<'_>, offset: u64) -> Box<Trouble> {
-    let mut objects = machine.mbarriers.objects.iter();
+    let all = &machine.mbarriers;
     fault(
         offset,
-        match objects.find(|object| object.offset == offset) {
+        match all.at(offset).ok().map(|at| &all.objects[at]) {
             Some(&Object { phase, pending, missing: bytes, .. }) => {
                 MbarrierFault::NoProgress { phase, pending, bytes }
             }
@@ -276,8 +295,7 @@ fn one(
             if !(1..=LARGEST).contains(&amount) {
                 return wrong(MbarrierFault::BadCount { count: amount });
             }
-            machine.mbarriers.objects.retain(|object| object.offset != offset);
-            machine.mbarriers.objects.push(Object {
+            machine.mbarriers.put(Object {
                 offset,
                 phase: 0,
                 expected: amount,
@@ -293,7 +311,9 @@ fn one(
         }
         Act::Invalidate => {
             machine.mbarriers.find(offset)?;
-            machine.mbarriers.objects.retain(|object| object.offset != offset);
+            if let Ok(at) = machine.mbarriers.at(offset) {
+                machine.mbarriers.objects.remove(at);
+            }
             Ok(None)
         }
         Act::Test { parity } => {
@@ -472,12 +492,29 @@ pub(super) fn bring(
         if bytes.is_empty() {
             continue;
         }
+        bound(machine, offset)?;
         let age = machine.shared.age();
         let arrival = Arrival { offset: to, bytes, by, age, from, combines };
         machine.mbarriers.find(offset)?.arrivals.push(arrival);
     }
     release(machine, offset, by)?;
     machine.mbarriers.find(offset)?.advance();
+    Ok(())
+}
+
+/// Makes room for another copy of a phase.
+fn bound(machine: &mut Machine<'_>, offset: u64) -> Result<(), Box<Trouble>> {
+    let object = machine.mbarriers.find(offset)?;
+    let bytes = object.arrivals.iter().map(|arrival| arrival.bytes.len()).sum::<usize>();
+    if object.arrivals.len() < MOST_ON_THE_WAY && bytes < MOST_BYTES_ON_THE_WAY {
+        return Ok(());
+    }
+    let early = std::mem::take(&mut object.arrivals);
+    let mut released = std::mem::take(&mut object.released);
+    for arrival in early {
+        land(machine, arrival, &mut released)?;
+    }
+    machine.mbarriers.find(offset)?.released = released;
     Ok(())
 }
 

@@ -147,8 +147,9 @@ pub(super) fn product(
         }
         Ok(all[0])
     };
-    if !machine.block_threads.is_multiple_of(128) {
-        let why = "the block is no whole number of warpgroups";
+    // Other warps of the block may belong to none.
+    if (warp.index / 4 + 1) * 128 > machine.block_threads {
+        let why = "the block lacks warps of its warpgroup";
         let descriptor = descriptor(warp, what.right)?;
         return Err((0, FaultKind::BadDescriptor { descriptor, why }.into()));
     }

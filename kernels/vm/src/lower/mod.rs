@@ -200,8 +200,9 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
     let mut pointers = Vec::new();
     let mut variables = Vec::new();
     let other = |v: &&Variable<'_>| !matches!(v.space, Space::Global | Space::Const);
-    if tree.variables.iter().filter(other).any(|v| v.size_bytes() > LARGEST_VARIABLE_BYTES) {
-        return Err(too_large("bytes in one variable", 0));
+    let large = |v: &&Variable<'_>| v.size_bytes() > LARGEST_VARIABLE_BYTES;
+    if let Some(variable) = tree.variables.iter().filter(other).find(large) {
+        return Err(too_large("bytes in one variable", variable.line));
     }
     // Constants lie behind the rest, so that an address tells them apart.
     let of = |space| tree.variables.iter().filter(move |v| v.space == space);
@@ -214,7 +215,7 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
             constants.get_or_insert(start as u64);
         }
         if variable.size_bytes() > LARGEST_DATA_BYTES - (start as u64).min(LARGEST_DATA_BYTES) {
-            return Err(too_large("bytes of module variables", 0));
+            return Err(too_large("bytes of module variables", variable.line));
         }
         let size = variable.size_bytes() as usize;
         addresses.insert(variable.name, start as u64);
@@ -235,23 +236,26 @@ pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseE
         for (i, initial) in variable.initial.iter().enumerate() {
             let at = start + i * element;
             if at + element > start + size {
-                break;
+                return Err(too_large("initial values for their variable", variable.line));
             }
             match initial {
                 Initial::Bits(bits) => {
                     let len = element.min(8);
                     data[at..at + len].copy_from_slice(&bits.to_le_bytes()[..len]);
                 }
-                Initial::Address(name, offset) => pointers.push((at, *name, *offset)),
+                Initial::Address(name, offset) => {
+                    pointers.push((at, *name, *offset, variable.line));
+                }
             }
         }
     }
-    for (at, name, offset) in pointers {
+    for (at, name, offset, line) in pointers {
         let variable = addresses.get(name).map(|at| crate::space::DATA_BASE.wrapping_add(*at));
         let target = variable.or_else(|| calls::function_address(tree, name));
-        if let Some(target) = target
-            && at + 8 <= data.len()
-        {
+        let Some(target) = target else {
+            return Err(ParseError { line, what: ParseErrorKind::UnknownName(name.to_owned()) });
+        };
+        if at + 8 <= data.len() {
             let address = target.wrapping_add(offset as u64);
             data[at..at + 8].copy_from_slice(&address.to_le_bytes());
         }

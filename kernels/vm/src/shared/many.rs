@@ -21,8 +21,11 @@ impl Shared {
         before: &mut [u32; 32],
         f: impl Fn(u32, usize) -> u32,
     ) -> u32 {
+        if self.phases.on {
+            // Who shares a word is looked up.
+            return mask;
+        }
         let (first, epoch) = (record(self.epoch, first, true), self.epoch as u32);
-        let phased = self.phases.on;
         // One length for all, so that one comparison a lane is enough.
         let (state, words) = (self.state.as_chunks().0, self.data.as_chunks_mut().0);
         let cells = state.len().min(words.len());
@@ -47,9 +50,7 @@ impl Shared {
             let mine = first + ((l as u64) << THREAD_SHIFT);
             let (writer, reader) = (writers[cell], readers[cell]);
             let alone = |old: u64| (old ^ mine) >> EPOCH_SHIFT != 0;
-            let free = |old: u64| {
-                alone(old) || old & (SPLIT | ATOMIC) == ATOMIC && !(phased && foreign(&[old], mine))
-            };
+            let free = |old: u64| alone(old) || old & (SPLIT | ATOMIC) == ATOMIC;
             if writer == reader {
                 if !free(writer) {
                     return left;
@@ -118,12 +119,11 @@ impl Shared {
             if state[piece] != [INIT; BYTES] || stored {
                 return false;
             }
-            if phased && four.read == epoch && foreign(readers, mine) {
-                return false;
-            }
             if four.read != epoch {
                 readers.fill(mine);
                 four.read = epoch;
+            } else if phased && foreign(readers, mine) {
+                return false;
             } else {
                 for reader in readers {
                     // Several at once are judged without branches.
