@@ -364,7 +364,7 @@ fn seeds_are_frozen() {
         found.push((subject.contract.contract.as_str(), hash));
     }
     let frozen = vec![
-        ("gdn_decode", 14932058799459051936),
+        ("gdn_decode", 13794740953732531856),
         ("gdn_chunk", 10119508867765996824),
         ("gdn_verify", 9123707956405429474),
         ("gdn_write_on_accept", 13722333871910433659),
