@@ -53,16 +53,31 @@ impl fmt::Display for CaseError {
         let places = [self.file.as_str(), line.as_str()];
         let place: Vec<&str> = places.into_iter().filter(|part| !part.is_empty()).collect();
         if !place.is_empty() {
-            write!(f, "{}: ", place.join(":"))?;
+            write!(f, "{}: ", printable(&place.join(":")))?;
         }
         if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
+            write!(f, "{}: ", printable(&self.path))?;
         }
-        write!(f, "{}; {}", shortened(&self.what), self.remedy)
+        write!(f, "{}; {}", printable(&shortened(&self.what)), printable(&self.remedy))
     }
 }
 
 impl std::error::Error for CaseError {}
+
+/// Text that came from outside as a terminal may show it: what would move its cursor, change its colours
+/// or turn the line around stands there escaped.
+pub fn printable(text: &str) -> std::borrow::Cow<'_, str> {
+    let acts =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(acts) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if acts(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown.into()
+}
 
 /// A message with what the file said cut to a length a person reads.
 pub(crate) fn shortened(what: &str) -> std::borrow::Cow<'_, str> {
@@ -72,4 +87,17 @@ pub(crate) fn shortened(what: &str) -> std::borrow::Cow<'_, str> {
     }
     let end = what.floor_char_boundary(LONGEST);
     format!("{}… ({} bytes)", &what[..end], what.len()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_on_a_terminal_is_escaped_and_nothing_else() {
+        assert_eq!(printable("dims.R: größer, 一"), "dims.R: größer, 一");
+        assert_eq!(printable("a\u{1b}[31mb\nc\u{202e}d"), "a\\u{1b}[31mb\\nc\\u{202e}d");
+        let error = CaseError::new("dims.\u{7}", "no `\u{1b}`", "write \u{9b}");
+        assert!(error.to_string().chars().all(|c| !c.is_control()), "{error}");
+    }
 }

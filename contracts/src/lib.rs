@@ -234,7 +234,7 @@ pub use builtin::{
     test_kernels,
 };
 pub use case::{Case, CaseTensor, Content, Decisions, Fill, Layout, Schedule, StoreForm};
-pub use case_error::CaseError;
+pub use case_error::{CaseError, printable};
 pub use clause::{AutoReject, Clause, ClauseKind, HOUSE_RULES, Need, clauses};
 pub use dtype::{DType, Poison};
 pub use expr::{Expr, ExprError, Scope, Value};

@@ -1,6 +1,7 @@
 //! Text to a checked contract. Every refusal names file, line, path, what is wrong and what would be
 //! right; a contract that was returned keeps every rule of `check`.
 
+use crate::case_error::{printable, shortened};
 use crate::format::Contract;
 use crate::{check, yaml};
 use std::fmt;
@@ -25,14 +26,14 @@ pub struct ContractError {
 
 impl fmt::Display for ContractError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
+        f.write_str(&printable(&self.file))?;
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
         }
         if !self.path.is_empty() {
-            write!(f, ": {}", self.path)?;
+            write!(f, ": {}", printable(&self.path))?;
         }
-        write!(f, ": {}; {}", crate::case_error::shortened(&self.what), self.remedy)
+        write!(f, ": {}; {}", printable(&shortened(&self.what)), printable(&self.remedy))
     }
 }
 
@@ -72,13 +73,8 @@ pub fn parse_yaml_within<T: serde::de::DeserializeOwned>(
     typed(tree).map_err(|(path, what, remedy)| placed(text, file, path, what, remedy))
 }
 
-pub(crate) fn placed(
-    text: &str,
-    file: &str,
-    path: String,
-    what: String,
-    remedy: String,
-) -> ContractError {
+/// An error of `file`, at the line where `path` stands in its text.
+pub fn placed(text: &str, file: &str, path: String, what: String, remedy: String) -> ContractError {
     ContractError { file: file.to_owned(), line: yaml::line_of(text, &path), path, what, remedy }
 }
 
@@ -111,6 +107,12 @@ fn explain(message: &str) -> (String, String) {
     let message = message.replace("invalid type: ", "").replace("invalid value: ", "");
     match message.split_once(", expected ") {
         Some((found, expected)) => {
+            let expected = match expected {
+                "i64" => "a whole number",
+                "a sequence" => "a list",
+                "u8" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+                other => other,
+            };
             (format!("{found} is not allowed here"), format!("write {expected}"))
         }
         None => {

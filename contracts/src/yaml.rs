@@ -36,6 +36,18 @@ pub(crate) fn parse(text: &str, limit_bytes: usize) -> Result<Value, YamlError> 
             Some(end) => what[..end].to_owned(),
             None => what,
         };
+        let line = error.location().map(|location| location.line());
+        let indent =
+            line.and_then(|line| text.lines().nth(line.checked_sub(1)?)).unwrap_or_default();
+        if indent.trim_start_matches(' ').starts_with('\t') {
+            let what = "a tab indents the line".to_owned();
+            return YamlError { line, what, remedy: "indent by blanks".to_owned() };
+        }
+        if let Some((found, expected)) = what.split_once(", expected ") {
+            let found = found.replace("invalid type: ", "");
+            let what = format!("{found} is not allowed here");
+            return YamlError { line, what, remedy: format!("write {expected}") };
+        }
         let remedy = if what.contains("duplicate") {
             "keep one of the two"
         } else if what.contains("more than one document") {
@@ -43,7 +55,7 @@ pub(crate) fn parse(text: &str, limit_bytes: usize) -> Result<Value, YamlError> 
         } else {
             "see the format in the documentation of the crate `contracts`"
         };
-        YamlError { line: error.location().map(|l| l.line()), what, remedy: remedy.to_owned() }
+        YamlError { line, what, remedy: remedy.to_owned() }
     })
 }
 

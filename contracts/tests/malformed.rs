@@ -75,9 +75,20 @@ fn form_is_refused_where_it_breaks() {
     );
     refused("spec: none\n", "", "bad.yaml: `spec` is missing; add `spec:`");
     refused(
+        "\n  D: {one_of",
+        "\n\tD: {one_of",
+        "bad.yaml:14: a tab indents the line; indent by blanks",
+    );
+    refused(
+        "version: 1",
+        "version: 99999999999999999999999",
+        "bad.yaml:2: version: integer `99999999999999999999999` as u128 is not allowed here; write a map, \
+         a list, a word or a number of at most 64 bits",
+    );
+    refused(
         "version: 1",
         "version: one",
-        "bad.yaml:2: version: string \"one\" is not allowed here; write u32",
+        "bad.yaml:2: version: string \"one\" is not allowed here; write a whole number, 0 or more",
     );
     refused(
         "spec: none\n",

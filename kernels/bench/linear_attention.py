@@ -23,8 +23,8 @@ def gated_delta_rule(q, k, v, g, beta, s, scale, head_of):
 class GdnChunk:
     """Input sets of one shape, and the launches of gdn_chunk over them."""
 
-    def __init__(self, module, io, batch, rows, key_heads, value_heads, dim, chunk_rows=64):
-        self.module, self.io, self.batch, self.rows = module, io, batch, rows
+    def __init__(self, module, hopper, io, batch, rows, key_heads, value_heads, dim, chunk_rows=64):
+        self.module, self.hopper, self.io, self.batch, self.rows = module, hopper, io, batch, rows
         self.key_heads, self.value_heads, self.dim = key_heads, value_heads, dim
         self.chunk_rows, self.dtype = chunk_rows, DTYPES[io]
         total, size = batch * rows, torch.finfo(self.dtype).bits // 8
@@ -75,10 +75,38 @@ class GdnChunk:
             launch(f"gdn_chunk_delta_h_f32_k{dim}", self.batch * heads * dim // 32, 128, 0, x["k"], self.g_sum, self.u, self.w, *places, x["s"], self.s_chunk, self.delta, keys, state, rows, key_heads, heads, dim, 0, 0, 0)
             launch("gdn_chunk_fwd_o_f32", self.chunks * heads, 256, 0, x["q"], x["k"], self.g_sum, self.s_chunk, self.delta, *places, x["o"], keys, keys, values, rows, self.batch, key_heads, heads, dim, dim, 0, 0, self.scale)
             return
-        launch(f"gdn_chunk_intra_{io}", self.chunks * key_heads, 128, 0, x["q"], x["k"], x["g"], x["beta"], *places, self.decays, self.t, self.p, keys, keys, gates, gates, rows, self.batch, key_heads, heads, dim, 0, 0)
+        self.intra(index)
+        self.inter(index, hopper=False)
+
+    def intra(self, index: int):
+        """The first of the tensor-core class's two launches."""
+        x, heads, key_heads = self.inputs[index], self.value_heads, self.key_heads
+        keys, gates = I64(key_heads * self.dim), I64(heads)
+        self.module.launch(f"gdn_chunk_intra_{self.io}", self.chunks * key_heads, 128, 0, x["q"], x["k"], x["g"], x["beta"], self.cu_seqlens, self.slot_of, self.decays, self.t, self.p, keys, keys, gates, gates, self.chunk_rows, self.batch, key_heads, heads, self.dim, 0, 0)
+
+    def inter(self, index: int, hopper: bool):
+        """The second, portable or for Hopper alone."""
+        x, heads, key_heads, dim = self.inputs[index], self.value_heads, self.key_heads, self.dim
+        keys, values, state = I64(key_heads * dim), I64(heads * dim), I64(heads * dim * dim)
         tile = min(dim, 64)
+        arguments = (x["q"], x["k"], x["v"], self.decays, self.t, self.p, self.cu_seqlens, self.slot_of, x["s"], x["o"], keys, keys, values, state, values, self.chunk_rows, key_heads, heads, dim, 0, 0, 0, self.scale)
+        if hopper:
+            shared = 24 * 8192 + 64 * 144 + 5 * 64 * 8 + 14 * 8
+            self.hopper.launch(f"gdn_chunk_inter_hopper_{self.io}_k{dim}", self.batch * heads * dim // tile, 384, shared, *arguments)
+            return
         shared = 2 * (64 * 2 * (2 * dim + 64 + 128) + 2 * 64 * 8 + 4 * 512 * (dim // 16 + 4 + 1))
-        launch(f"gdn_chunk_inter_{io}_k{dim}", self.batch * heads * dim // tile, 128 + 3 * tile, shared, x["q"], x["k"], x["v"], self.decays, self.t, self.p, *places, x["s"], x["o"], keys, keys, values, state, values, rows, key_heads, heads, dim, 0, 0, 0, self.scale)
+        self.module.launch(f"gdn_chunk_inter_{self.io}_k{dim}", self.batch * heads * dim // tile, 128 + 3 * tile, shared, *arguments)
+
+    def ours_hopper(self, index: int):
+        self.intra(index)
+        self.inter(index, hopper=True)
+
+    def arms(self):
+        """Ours, and on a Hopper GPU, in bf16, with the second launch's variant for it."""
+        arms = {"ours": self.ours}
+        if self.hopper and self.io == "bf16":
+            arms["hopper"] = self.ours_hopper
+        return arms
 
     def fla(self, index: int):
         from fla.ops.gated_delta_rule import chunk_gated_delta_rule
@@ -99,12 +127,14 @@ class GdnChunk:
         first = [x[name][:rows] for name in ("q", "k", "v", "g", "beta")]
         o, s = gated_delta_rule(*first, x["s"][0], self.scale, head_of)
         kept = x["s"].clone()
-        self.ours(0)
-        torch.cuda.synchronize()
-        agree("ours, o", x["o"][:rows], o, most)
-        if whole:
-            agree("ours, s", x["s"][0], s, most)
-        x["s"].copy_(kept)
+        for arm, call in self.arms().items():
+            x["o"].fill_(float("nan"))
+            call(0)
+            torch.cuda.synchronize()
+            agree(f"{arm}, o", x["o"][:rows], o, most)
+            if whole:
+                agree(f"{arm}, s", x["s"][0], s, most)
+            x["s"].copy_(kept)
         if self.io == "f32":  # the peer multiplies in tf32: another class
             return False
         try:
@@ -120,17 +150,22 @@ class GdnChunk:
 
 @kernel
 def gdn_chunk(options) -> Iterator[Comparison]:
-    module = Module(options.ptx / "gdn_chunk.ptx")
+    module, hopper = Module(options.ptx / "gdn_chunk.ptx"), None
+    if torch.cuda.get_device_capability() == (9, 0):
+        hopper = Module(options.ptx / "gdn_chunk_hopper.ptx")
     shapes = [("bf16", 1, rows) for rows in (1024, 4096, 16384)]
     shapes += [("bf16", 4, 4096), ("f16", 1, 4096), ("f32", 1, 4096)]
     for io, batch, rows in shapes:
         shape = f"{io} B{batch} T{rows} Hk16 Hv48 D128"
         if options.only not in shape:
             continue
-        run = GdnChunk(module, io, batch, rows, 16, 48, 128)
-        arms = {"ours": run.ours}
+        run = GdnChunk(module, hopper, io, batch, rows, 16, 48, 128)
+        arms = run.arms()
         if run.check({"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2}[io]):
             arms["fla"] = run.fla
+        if "hopper" in arms:
+            arms["second launch"] = lambda index: run.inter(index, hopper=False)
+            arms["second, hopper"] = lambda index: run.inter(index, hopper=True)
         yield Comparison(shape, arms, run.sets, run.flops, run.bytes)
 
 

@@ -47,7 +47,7 @@ class Round:
         self.slot_of = torch.arange(batch, dtype=torch.int64, device="cuda")
         self.keys, self.values = I64(KEY_HEADS * DIM), I64(VALUE_HEADS * DIM)
         self.slot, self.gates = I64(VALUE_HEADS * DIM * DIM), I64(VALUE_HEADS)
-        self.grid = (DIM // 32, VALUE_HEADS, batch)
+        self.grid, self.threads = (DIM // 32, VALUE_HEADS, batch), 32 if state == "f32" else 64
         self.sizes = (1, batch, KEY_HEADS, VALUE_HEADS, DIM, 0)
 
     def fla(self, index: int):
@@ -99,7 +99,7 @@ class Verify(Round):
     def ours(self, index: int):
         x = self.inputs[index]
         self.module.launch(
-            f"gdn_verify_{self.io}_{self.state}_k{DIM}", self.grid, 64, 0,
+            f"gdn_verify_{self.io}_{self.state}_k{DIM}", self.grid, self.threads, 0,
             x["q"], x["k"], x["v"], x["g"], x["beta"], x["s"], x["snap"], self.cu_seqlens, self.slot_of, x["o"],
             self.keys, self.keys, self.values, self.gates, self.gates, self.slot, self.slot, self.values,
             *self.sizes, 0, 1, self.scale,
@@ -120,7 +120,6 @@ class WriteOnAccept(Round):
     def __init__(self, module, io, state, batch, rows):
         super().__init__(io, state, batch, rows, 1)
         self.module, total = module, batch * rows
-        self.threads = 32 if state == "f32" else 64
         for x in self.inputs:
             x["alpha"] = torch.empty(total, VALUE_HEADS, device="cuda")
             x["delta"] = torch.empty(total, VALUE_HEADS, DIM, device="cuda")
@@ -130,9 +129,12 @@ class WriteOnAccept(Round):
 
     def ours(self, index: int):
         """Clear and verify."""
+        self.module.launch("gdn_write_on_accept_clear", 1, 128, 0, self.inputs[index]["engaged"], self.batch)
+        self.verify(index)
+
+    def verify(self, index: int):
         x = self.inputs[index]
         stash = (x["alpha"], x["delta"], x["key"])
-        self.module.launch("gdn_write_on_accept_clear", 1, 128, 0, x["engaged"], self.batch)
         self.module.launch(
             f"gdn_write_on_accept_verify_{self.io}_{self.state}_k{DIM}", self.grid, self.threads, 0,
             x["q"], x["k"], x["v"], x["g"], x["beta"], x["s"], self.cu_seqlens, self.slot_of, x["o"], *stash, x["engaged"],
@@ -185,5 +187,5 @@ def gdn_write_on_accept(options) -> Iterator[Comparison]:
             continue
         run = WriteOnAccept(module, "bf16", state, batch, rows)
         run.check()
-        arms = {"ours": run.ours, "with fold": run.folded} | run.peer_arm()
+        arms = {"ours": run.ours, "verify alone": run.verify, "with fold": run.folded} | run.peer_arm()
         yield Comparison(shape, arms, run.sets, bytes=run.bytes)

@@ -21,6 +21,21 @@ use std::sync::OnceLock;
 /// The virtual architecture: every GPU from Ampere on runs it.
 pub const TARGET: &str = "compute_80";
 
+/// Modules written for one generation of GPUs, which others cannot run: stem and virtual architecture.
+const OTHER_TARGETS: &[(&str, &str)] = &[("gdn_chunk_hopper", "compute_90a")];
+
+/// The virtual architecture that a module is compiled for.
+pub fn target(stem: &str) -> &'static str {
+    OTHER_TARGETS.iter().find(|(other, _)| *other == stem).map_or(TARGET, |(_, target)| target)
+}
+
+/// The compute capability that a module demands exactly; `None` where 8.0 and all later ones do.
+pub fn only_on(stem: &str) -> Option<(i32, i32)> {
+    let digits = target(stem).strip_prefix("compute_")?.strip_suffix('a')?;
+    let (major, minor) = digits.split_at_checked(digits.len().checked_sub(1)?)?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
 /// The compile policy: source lines for reports, IEEE subnormals, divisions and square roots.
 pub const FLAGS: &[&str] =
     &["-lineinfo", "-ftz=false", "-prec-div=true", "-prec-sqrt=true", "-std=c++17"];
@@ -146,7 +161,9 @@ impl Compiler {
     pub fn compile_source(&self, text: &str, name: &str) -> Result<Compiled, CompileError> {
         let text = text.replace("\r\n", "\n");
         let source = sources::hash(&self.sources, name, &text).map_err(CompileError::Sources)?;
-        let mut options = vec![format!("--gpu-architecture={TARGET}")];
+        let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+        let target = target(&stem);
+        let mut options = vec![format!("--gpu-architecture={target}")];
         options.extend(FLAGS.iter().map(|&flag| flag.to_owned()));
         let beside = self.sources.join(name).parent().map(Path::to_owned);
         let project = [Some(self.sources.join(sources::INCLUDE)), beside];
@@ -170,7 +187,7 @@ impl Compiler {
         };
         let flags = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
         let header =
-            Header { source, compiler: compiler.clone(), target: TARGET.to_owned(), flags };
+            Header { source, compiler: compiler.clone(), target: target.to_owned(), flags };
         let ptx = format!("{header}\n{}", normalise::normalise(&raw, &roots));
         Ok(Compiled { ptx, log: log.trim().to_owned(), compiler })
     }
@@ -426,6 +443,13 @@ mod tests {
         assert_eq!(settle(&path, "a\nc\n", false), Ok(FileState::Written));
         let names = ptx_files(&folder.path().join("ptx")).expect("a folder");
         assert_eq!(names.len(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn a_module_of_one_generation_has_a_target_of_its_own() {
+        assert_eq!((target("gdn_chunk"), only_on("gdn_chunk")), (TARGET, None));
+        assert_eq!(target("gdn_chunk_hopper"), "compute_90a");
+        assert_eq!(only_on("gdn_chunk_hopper"), Some((9, 0)));
     }
 
     #[test]

@@ -271,6 +271,32 @@ fn gated_delta_refusals_fire() {
 }
 
 #[test]
+fn the_hopper_variant_takes_what_it_is_compiled_for() {
+    let hopper = |io, key_dim, value_dim| {
+        let mut call = gdn(io, key_dim, value_dim, 3, 130);
+        set_word(&mut call, "arch", "hopper");
+        call
+    };
+    for (value_dim, blocks) in [(64, 12), (128, 24)] {
+        let plan = plan("gdn_chunk", &hopper(DType::BF16, 128, value_dim)).expect("legal");
+        let [intra, inter] = plan.launches.as_slice() else { panic!("{plan:?}") };
+        assert_eq!((intra.module, inter.module), ("gdn_chunk", "gdn_chunk_hopper"));
+        assert_eq!((inter.grid, inter.block), ([blocks, 1, 1], [384, 1, 1]));
+        assert!(inter.dynamic_shared_bytes <= 227 << 10, "what a block may have");
+    }
+    let good = hopper(DType::BF16, 128, 128);
+    for (kind, at_fault, call) in [
+        (ErrorKind::Dtype, "q", hopper(DType::F16, 128, 128)),
+        (ErrorKind::Dtype, "q", hopper(DType::F32, 128, 128)),
+        (ErrorKind::Shape, "q", hopper(DType::BF16, 64, 128)),
+        (ErrorKind::Shape, "v", hopper(DType::BF16, 128, 32)),
+    ] {
+        refuses("gdn_chunk", &good, kind, at_fault, |good| *good = call.clone());
+    }
+    refuses("gdn_chunk", &good, ErrorKind::Shape, "arch", |call| set_word(call, "arch", "ampere"));
+}
+
+#[test]
 fn refusals_of_a_fused_step_fire() {
     let legal = &fused(DType::BF16, DType::F16, 128, 64, 3);
     let refuses = |kind, argument: &str, break_it: &dyn Fn(&mut Call)| {

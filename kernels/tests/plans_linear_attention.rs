@@ -62,7 +62,11 @@ fn a_write_on_accept_round_plans_its_launches_in_order() {
     let round = write_on_accept("round", DType::BF16, DType::F32, 128);
     let launches = plan("gdn_write_on_accept", &round).expect("legal").launches;
     assert_eq!(launches[1].grid, [2, 4, 2], "tiles of 32 channels, heads, sequences");
-    assert_eq!((launches[1].block, launches[2].block), ([32, 1, 1], [64, 1, 1]), "eight rows a lane");
+    assert_eq!(
+        (launches[1].block, launches[2].block),
+        ([32, 1, 1], [64, 1, 1]),
+        "eight rows a lane"
+    );
     assert!(launches[2].arguments[1] == Argument::Null, "a round has no snapshots");
     let fold = write_on_accept("fold", DType::F32, DType::F32, 64);
     let fold = &plan("gdn_write_on_accept", &fold).expect("legal").launches[0];

@@ -107,46 +107,42 @@ impl CorpusError {
 
 impl fmt::Display for CorpusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CorpusError::Permission { path, doing } => write!(
-                f,
+        let text = match self {
+            CorpusError::Permission { path, doing } => format!(
                 "{}: no permission for {doing}; change its owner or mode, or keep the corpora elsewhere (--corpora FOLDER)",
                 path.display()
             ),
-            CorpusError::DiskFull { path } => write!(
-                f,
+            CorpusError::DiskFull { path } => format!(
                 "{}: no space left, nothing was written; make room, or keep the corpora on another disk (--corpora FOLDER)",
                 path.display()
             ),
-            CorpusError::Io { path, doing, error } => write!(
-                f,
+            CorpusError::Io { path, doing, error } => format!(
                 "{}: {doing} failed: {error}; put that right, or keep the corpora elsewhere (--corpora FOLDER)",
                 path.display()
             ),
-            CorpusError::TooLarge { path, len_bytes, limit_bytes } => write!(
-                f,
+            CorpusError::TooLarge { path, len_bytes, limit_bytes } => format!(
                 "{}: {len_bytes} bytes are more than the limit of {limit_bytes}; give the shrinker more time, \
                  or keep the case elsewhere",
                 path.display()
             ),
-            CorpusError::TooMany { folder } => write!(
-                f,
+            CorpusError::TooMany { folder } => format!(
                 "{}: more than {MOST_FILES} files; move those that show the same failure away",
                 folder.display()
             ),
             CorpusError::Stray { path, what, remedy } => {
-                write!(f, "{}: {what}; {remedy}", path.display())
+                format!("{}: {what}; {remedy}", path.display())
             }
-            CorpusError::Busy { folder } => write!(
-                f,
+            CorpusError::Busy { folder } => format!(
                 "{}: another process has held it for {LONGEST_WAIT:?}, nothing was written; end that process, or keep the corpora elsewhere (--corpora FOLDER)",
                 folder.display()
             ),
-            CorpusError::NotAFailure => f.write_str(
-                "a case that does not fail is no regression; write only what disagrees or faults",
-            ),
-            CorpusError::Case(error) | CorpusError::KnownFailures(error) => write!(f, "{error}"),
-        }
+            CorpusError::NotAFailure => {
+                "a case that does not fail is no regression; write only what disagrees or faults"
+                    .to_owned()
+            }
+            CorpusError::Case(error) | CorpusError::KnownFailures(error) => error.to_string(),
+        };
+        f.write_str(&contracts::printable(&text))
     }
 }
 
@@ -186,7 +182,8 @@ pub fn read_any<'a>(
 
 fn unreadable(path: &Path, error: &CorpusError) -> CaseError {
     let text = error.to_string();
-    let text = text.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&text);
+    let shown = format!("{}: ", contracts::printable(&path.display().to_string()));
+    let text = text.strip_prefix(&*shown).unwrap_or(&text);
     let (what, remedy) = text.split_once("; ").unwrap_or((text, "make it readable"));
     CaseError { file: path.display().to_string(), ..CaseError::new("", what, remedy) }
 }

@@ -37,7 +37,13 @@ fn every_kind_of_change_has_its_direction_and_its_mirror() {
     use Class::{Incomparable, Loosened, Neutral, Tightened};
     for (from, to, class, clause, says) in [
         ("[f32, f16]", "[f32]", Loosened, "dtypes.state", "no longer takes `f16`"),
-        ("[checkpoint, snapshot]", "[checkpoint]", Loosened, "options.rollback", "`snapshot`"),
+        (
+            "[checkpoint, snapshot, write_on_accept]",
+            "[checkpoint, write_on_accept]",
+            Loosened,
+            "options.rollback",
+            "`snapshot`",
+        ),
         (
             "sequences:        {range: [1, 3]}",
             "sequences:        {range: [1, 2]}",

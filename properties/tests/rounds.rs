@@ -229,6 +229,10 @@ planted! {
     unwind_skips_abort: UnwindSkipsAbort;
     first_checkpoint_for_all: FirstCheckpointForAll;
     broken_is_used: BrokenIsUsed;
+    fold_twice: FoldTwice;
+    fold_all_rows: FoldAllRows;
+    first_stash_for_all: FirstStashForAll;
+    first_engaged_for_all: FirstEngagedForAll;
 }
 
 #[test]
@@ -347,14 +351,17 @@ fn left_by(history: &History, backend: &mut dyn Backend) -> Vec<Option<Published
 }
 
 #[test]
-fn both_ways_to_undo_a_round_leave_the_same() {
+fn all_ways_to_undo_a_round_leave_the_same() {
     let mut backend = VmBackend::new();
     for seed in 0..60 {
         let mut history = what_happened(&history_of_seed(0xa6e + seed), &mut backend);
         history.setup.rollback = Rollback::Checkpoint;
         let one = left_by(&history, &mut backend);
-        history.setup.rollback = Rollback::Snapshot;
-        assert!(one == left_by(&history, &mut backend), "seed {seed}: {:?}", history.steps);
+        for other in [Rollback::Snapshot, Rollback::WriteOnAccept] {
+            history.setup.rollback = other;
+            let other_left = left_by(&history, &mut backend);
+            assert!(one == other_left, "seed {seed}, {other:?}: {:?}", history.steps);
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The roundings of a state kept in a narrow type: their magnitudes bound every honest one, for any q,
-//! and are passed by a state that is rounded twice as coarsely.
+//! Errors that a state kept row by row carries on, of its own roundings and of its decays: their magnitudes
+//! bound every honest one, for any q, and are passed by coarser ones.
 #![allow(clippy::disallowed_methods, reason = "the answers compared with are not the reference's")]
 
 mod draws;
@@ -54,10 +54,15 @@ impl Walk {
 
     /// The state before each row's rounding and the outputs, of a walk rounded by `round`.
     fn rounded(&self, round: impl Fn(f64) -> f64) -> (Vec<f64>, Vec<f64>) {
+        self.walked(round, 0.0)
+    }
+
+    /// Likewise, of decays that are all wrong by the relative error `of_decay`.
+    fn walked(&self, round: impl Fn(f64) -> f64, of_decay: f64) -> (Vec<f64>, Vec<f64>) {
         let (mut state, mut states, mut outputs) = (self.s.clone(), Vec::new(), Vec::new());
         for row in 0..ROWS {
             let (k, q) = (&self.k[row * DIM..][..DIM], &self.q[row * DIM..][..DIM]);
-            let alpha = libm::exp(self.g[row]);
+            let alpha = libm::exp(self.g[row]) * (1.0 + of_decay);
             let recalled: f64 = (0..DIM).map(|at| alpha * state[at] * k[at]).sum();
             let delta = self.beta[row] * (self.v[row] - recalled);
             for at in 0..DIM {
@@ -75,9 +80,12 @@ fn nearest(dtype: DType, value: f64) -> f64 {
     dtype.to_f64(dtype.round_from_f64(value))
 }
 
-/// The largest error in units of what is allowed; f64's own roundings are far below either.
+/// The largest error in units of what a narrow state's roundings allow; f64's own are far below either.
 fn worst(observed: &[f64], expected: &[f64], magnitude: &[f64]) -> f64 {
-    let unit = StateType::of(DType::F16).roundoff;
+    worst_in(StateType::of(DType::F16).roundoff, observed, expected, magnitude)
+}
+
+fn worst_in(unit: f64, observed: &[f64], expected: &[f64], magnitude: &[f64]) -> f64 {
     let of = |at: usize| (observed[at] - expected[at]).abs() / (unit * magnitude[at] + 1e-15);
     (0..observed.len()).map(of).fold(0.0, f64::max)
 }
@@ -124,4 +132,31 @@ fn a_state_that_is_never_changed_is_never_rounded() {
     walk.g.fill(0.0);
     let (states, _) = walk.rounded(|s| nearest(DType::F16, s));
     assert_eq!(states, walk.reference().s_by_row);
+}
+
+#[test]
+fn equal_errors_of_every_decay_stay_within_theirs() {
+    let (unit, mut nearest_to_bound) = (1e-7, 0.0f64);
+    for seed in 0..200 {
+        for (one_channel, without_writes) in [(false, false), (true, false), (true, true)] {
+            let mut walk = Walk::draw(seed, 0.3, one_channel);
+            if without_writes {
+                walk.beta.fill(0.0);
+            }
+            let exact = walk.reference();
+            let (states, outputs) = walk.walked(|s| s, unit);
+            // The error is of first order; what is left is a relative 17 · 1e-7.
+            for worst in [
+                worst_in(unit, &states, &exact.s_by_row, &exact.s_by_row_decays),
+                worst_in(unit, &outputs, &exact.o, &exact.o_decays),
+            ] {
+                assert!(worst <= 1.0 + 1e-5, "seed {seed}: {worst} of the bound");
+                nearest_to_bound = nearest_to_bound.max(worst);
+            }
+            let (states, _) = walk.walked(|s| s, 2.0 * unit);
+            let twice = worst_in(unit, &states, &exact.s_by_row, &exact.s_by_row_decays);
+            assert!(!without_writes || twice > 1.9, "decay alone is exact: {twice}");
+        }
+    }
+    assert!(nearest_to_bound > 0.99, "decay alone reaches its bound: {nearest_to_bound}");
 }

@@ -59,6 +59,84 @@ struct InterSources {
   }
 };
 
+// What a block is for: one sequence, value head and stretch of value channels.
+template <typename T>
+struct InterBlock {
+  InterSources<T> from;
+  int chunks;
+  i64 slot, first_row, value_column;  // value_column: of v's, o's and the state's rows
+};
+
+// Finds it; false where there is nothing to do. A block has `block_values` channels, `thread` is this
+// thread among those that bring tiles in.
+template <typename T, int DK>
+__device__ __forceinline__ bool locate_block(
+    InterBlock<T>& block, const T* q, const T* k, const T* v, const float2* decays, const T* t,
+    const T* p, const void* cu_seqlens, const i64* slot_of, i64 q_stride, i64 k_stride, i64 v_stride,
+    int chunk_rows, int key_heads, int value_heads, int value_dim, int cu_is_i64,
+    int head_map_cyclic, int initial_zero, int block_values, int thread) {
+  const int value_blocks = value_dim / block_values;
+  const int sequence_head = blockIdx.x / value_blocks;
+  const int value0 = (blockIdx.x - sequence_head * value_blocks) * block_values;
+  const int sequence = sequence_head / value_heads;
+  const int head = sequence_head - sequence * value_heads;
+  const i64 slot = __ldg(slot_of + sequence);
+  if (slot < 0) return false;
+  const i64 begin = row_offset(cu_seqlens, cu_is_i64, sequence);
+  const i64 rows = row_offset(cu_seqlens, cu_is_i64, sequence + 1) - begin;
+  if (rows == 0 && !initial_zero) return false;
+  block.chunks = chunks_of(rows, chunk_rows);
+  const i64 first_place =
+      static_cast<i64>(chunks_before(cu_seqlens, cu_is_i64, chunk_rows, sequence)) * value_heads +
+      head;
+  const int key_head = key_head_of(head, key_heads, value_heads, head_map_cyclic);
+  const i64 value_column = static_cast<i64>(head) * value_dim + value0;
+  block.slot = slot, block.first_row = begin, block.value_column = value_column;
+  block.from = {k + begin * k_stride + static_cast<i64>(key_head) * DK,
+                q + begin * q_stride + static_cast<i64>(key_head) * DK,
+                v + begin * v_stride + value_column,
+                t + first_place * chunk_rows * chunk_rows,
+                p + first_place * chunk_rows * chunk_rows,
+                decays + first_place * chunk_rows,
+                k_stride, q_stride, v_stride,
+                static_cast<i64>(value_heads) * chunk_rows * chunk_rows, rows,
+                chunk_rows, block_values == kMostValues ? 3 : 2, thread};
+  return true;
+}
+
+// A lane's part of the state: values lane / 4 and 8 more of a warp's 16, key channels in pairs. Its
+// first pair:
+template <int DK>
+__device__ __forceinline__ float* own_state(float* s, i64 value_column, int value_block) {
+  const int lane = threadIdx.x & 31;
+  const int own_value = kWarpValues * value_block + (lane >> 2);
+  return s + (value_column + own_value) * DK + 2 * (lane & 3);
+}
+template <int DK>
+__device__ __forceinline__ void load_state(float (&state)[DK / 8][4], const float* own,
+                                           int initial_zero) {
+#pragma unroll
+  for (int i = 0; i < DK / 8; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float2* const at = reinterpret_cast<const float2*>(own + 8 * half * DK + 8 * i);
+      const float2 initial = initial_zero ? make_float2(0.0f, 0.0f) : *at;
+      state[i][2 * half] = initial.x, state[i][2 * half + 1] = initial.y;
+    }
+  }
+}
+template <int DK>
+__device__ __forceinline__ void store_state(const float (&state)[DK / 8][4], float* own) {
+#pragma unroll
+  for (int i = 0; i < DK / 8; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      *reinterpret_cast<float2*>(own + 8 * half * DK + 8 * i) =
+          make_float2(state[i][2 * half], state[i][2 * half + 1]);
+    }
+  }
+}
+
 // Two rows' decays a thread.
 __device__ __forceinline__ void bring_decays(unsigned to, const float2* from, int n, int thread) {
   if (2 * thread < ((n + kBlockRows - 1) & -kBlockRows)) {
@@ -409,34 +487,16 @@ __device__ __forceinline__ void chunk_inter(
   const int thread = threadIdx.x, lane = thread & 31;
   const bool carries = thread < 32 * carriers, brings = thread >= 48 * carriers;
   const int value_block = carries ? thread >> 5 : 2 * ((thread >> 5) - carriers);
-  const int block_values = carriers * kWarpValues;
-  const int value_blocks = value_dim / block_values;
-  const int sequence_head = blockIdx.x / value_blocks;
-  const int value0 = (blockIdx.x - sequence_head * value_blocks) * block_values;
-  const int sequence = sequence_head / value_heads;
-  const int head = sequence_head - sequence * value_heads;
-  const i64 slot = __ldg(slot_of + sequence);
-  if (slot < 0) return;
-  const i64 begin = row_offset(cu_seqlens, cu_is_i64, sequence);
-  const i64 rows = row_offset(cu_seqlens, cu_is_i64, sequence + 1) - begin;
-  if (rows == 0 && !initial_zero) return;
-  const int chunks = chunks_of(rows, chunk_rows);
-  const i64 first_place =
-      static_cast<i64>(chunks_before(cu_seqlens, cu_is_i64, chunk_rows, sequence)) * value_heads +
-      head;
-  const int key_head = key_head_of(head, key_heads, value_heads, head_map_cyclic);
+  InterBlock<T> block;
+  if (!locate_block<T, DK>(block, q, k, v, decays, t, p, cu_seqlens, slot_of, q_stride,
+                           k_stride, v_stride, chunk_rows, key_heads, value_heads, value_dim,
+                           cu_is_i64, head_map_cyclic, initial_zero, carriers * kWarpValues,
+                           thread - 48 * carriers)) {
+    return;
+  }
+  const InterSources<T>& from = block.from;
+  const int chunks = block.chunks;
   const unsigned base = shared_address(s_chunks);
-  const i64 value_column = static_cast<i64>(head) * value_dim + value0;
-  const InterSources<T> from = {k + begin * k_stride + static_cast<i64>(key_head) * DK,
-                                q + begin * q_stride + static_cast<i64>(key_head) * DK,
-                                v + begin * v_stride + value_column,
-                                t + first_place * chunk_rows * chunk_rows,
-                                p + first_place * chunk_rows * chunk_rows,
-                                decays + first_place * chunk_rows,
-                                k_stride, q_stride, v_stride,
-                                static_cast<i64>(value_heads) * chunk_rows * chunk_rows, rows,
-                                chunk_rows, carriers == kMostCarriers ? 3 : 2,
-                                thread - 48 * carriers};
   const auto hand_of = [&](int chunk) {
     return base + (kMostCarriers * (chunk & 1) + value_block) * Tiles::kHandBytes;
   };
@@ -445,20 +505,9 @@ __device__ __forceinline__ void chunk_inter(
   };
 
   if (carries) {
-    // This lane's part of the state: values lane / 4 and 8 more, key channels in pairs.
     float state[DK / 8][4];
-    const int own_value = value0 + kWarpValues * value_block + (lane >> 2);
-    float* const own_slot = s + slot * s_stride +
-                            (static_cast<i64>(head) * value_dim + own_value) * DK + 2 * (lane & 3);
-#pragma unroll
-    for (int i = 0; i < DK / 8; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float2* const at = reinterpret_cast<const float2*>(own_slot + 8 * half * DK + 8 * i);
-        const float2 initial = initial_zero ? make_float2(0.0f, 0.0f) : *at;
-        state[i][2 * half] = initial.x, state[i][2 * half + 1] = initial.y;
-      }
-    }
+    float* const own = own_state<DK>(s + block.slot * s_stride, block.value_column, value_block);
+    load_state<DK>(state, own, initial_zero);
     __syncthreads();
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const int n = from.rows_of(chunk), parity = chunk & 1;
@@ -471,14 +520,7 @@ __device__ __forceinline__ void chunk_inter(
       }
       __syncthreads();  // hands the chunk on; the next one's tiles are there
     }
-#pragma unroll
-    for (int i = 0; i < DK / 8; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        *reinterpret_cast<float2*>(own_slot + 8 * half * DK + 8 * i) =
-            make_float2(state[i][2 * half], state[i][2 * half + 1]);
-      }
-    }
+    store_state<DK>(state, own);
     return;
   }
 
@@ -503,7 +545,7 @@ __device__ __forceinline__ void chunk_inter(
     return;
   }
 
-  T* const o_own = o + begin * o_stride + value_column + kWarpValues * value_block + 2 * (lane & 3);
+  T* const o_own = o + block.first_row * o_stride + block.value_column + kWarpValues * value_block + 2 * (lane & 3);
   __syncthreads();
   for (int chunk = 0; chunk < chunks; ++chunk) {
     __syncthreads();  // the chunk is handed over

@@ -14,6 +14,17 @@ constexpr int kRowsPerPass = 32 / kLanesPerRow;
 constexpr int kTileValues = 32;
 constexpr int kStagedRows = 16;
 
+// Rows of the state a lane of a round holds a share of, so many that eight sequences' f32 states fit
+// the registers of a GPU at a time; a block's threads; and a multiprocessor's blocks.
+template <typename S>
+constexpr int kPasses = sizeof(S) == 4 ? 8 : 4;
+template <int PASSES>
+constexpr int kThreadsOf = 32 * kTileValues / (kRowsPerPass * PASSES);
+template <typename S>
+constexpr int kRoundThreads = kThreadsOf<kPasses<S>>;
+template <typename S>
+constexpr int kRoundBlocks = sizeof(S) == 4 ? 12 : 8;
+
 // Sums of every pass over the eight lanes of a row, each lane left with its own pass's: halves are
 // exchanged while more than one is held. The order is that of a butterfly, farthest lanes first.
 template <int PASSES>
@@ -37,31 +48,46 @@ __device__ __forceinline__ float sum_over_row_lanes(float (&x)[PASSES]) {
   return x[0];
 }
 
-// Four elements of shared memory, read where it says so: a key is read again rather than kept.
-__device__ __forceinline__ float4 staged4(const float* at) {
+// What is read of a staged row, by its shared address and where it says so: a key is read again rather
+// than kept.
+__device__ __forceinline__ float4 staged4(unsigned at, const float*) {
   float4 x;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"(shared_address(at))
+               : "r"(at)
                : "memory");
   return x;
 }
 template <typename T>
-__device__ __forceinline__ float4 staged4(const T* at) {
+__device__ __forceinline__ float4 staged4(unsigned at, const T* type) {
   uint2 words;
   asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
                : "=r"(words.x), "=r"(words.y)
-               : "r"(shared_address(at))
+               : "r"(at)
                : "memory");
-  const float2 low = unpack2(words.x, at), high = unpack2(words.y, at);
+  const float2 low = unpack2(words.x, type), high = unpack2(words.y, type);
   return make_float4(low.x, low.y, high.x, high.y);
+}
+
+// One element of several at `at`.
+template <typename T>
+__device__ __forceinline__ float staged_value(unsigned at, int index) {
+  if constexpr (sizeof(T) == 4) {
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at + 4 * index) : "memory");
+    return x;
+  } else {
+    unsigned short x;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(at + 2 * index) : "memory");
+    return unpack2(x, static_cast<const T*>(nullptr)).x;
+  }
 }
 
 // Rows of the state, PASSES of them a lane's: the more, the fewer instructions a row costs.
 template <typename S, int DK, int PASSES>
 struct Rows {
   static constexpr int kPasses = PASSES;
-  static constexpr int kThreads = 32 * kTileValues / (kRowsPerPass * kPasses);
+  static constexpr int kThreads = kThreadsOf<kPasses>;
   static constexpr int kLanesPerPass = kLanesPerRow / kPasses;
   static constexpr int kShare = DK / kLanesPerRow;  // elements of a state row a lane holds
   static constexpr int kVector = sizeof(S) == 2 && kShare % 8 == 0 ? 8 : 4;
@@ -83,18 +109,18 @@ struct Rows {
 
   // What the lane that speaks for `pass` has.
   __device__ __forceinline__ static float of_pass(float x, int pass) {
-    const int lane = threadIdx.x & (32 - kLanesPerRow);
-    return __shfl_sync(kFullWarp, x, lane + pass * kLanesPerPass);
+    return __shfl_sync(kFullWarp, x, pass * kLanesPerPass, kLanesPerRow);
   }
 
   __device__ __forceinline__ static int column(int piece) {
     return (piece * kLanesPerRow + static_cast<int>(threadIdx.x) % kLanesPerRow) * kVector;
   }
 
-  // Four of this lane's channels of a staged key, widened: from the i-th of its share.
+  // Of a staged key at `key`, widened: four of this lane's channels, from the i-th of its share.
   template <typename T>
-  __device__ __forceinline__ static void load4_of(float (&out)[4], const T* row, int i) {
-    const float4 four = staged4(row + column(i / kVector) + i % kVector);
+  __device__ __forceinline__ static void load4_of(float (&out)[4], unsigned key, int i) {
+    const unsigned at = key + (column(i / kVector) + i % kVector) * static_cast<int>(sizeof(T));
+    const float4 four = staged4(at, static_cast<const T*>(nullptr));
     out[0] = four.x, out[1] = four.y, out[2] = four.z, out[3] = four.w;
   }
 
@@ -155,14 +181,14 @@ struct Rows {
   // Decays the rows of the state; what each then holds at the key, this lane's share.
   template <typename T>
   __device__ __forceinline__ static void recall(float (&memory)[kPasses],
-                                                float (&state)[kPasses][kShare], const T* key,
+                                                float (&state)[kPasses][kShare], unsigned key,
                                                 float alpha) {
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) memory[pass] = 0.0f;
 #pragma unroll
     for (int i = 0; i < kShare; i += 4) {
       float four[4];
-      load4_of(four, key, i);
+      load4_of<T>(four, key, i);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
 #pragma unroll
@@ -185,14 +211,14 @@ struct Rows {
   // Writes each row's delta along the key; what the state's type holds of it is carried on.
   template <typename T>
   __device__ __forceinline__ static void write(Held& held, float (&state)[kPasses][kShare],
-                                               const T* key, float own_delta) {
+                                               unsigned key, float own_delta) {
     float delta[kPasses];
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) delta[pass] = of_pass(own_delta, pass);
 #pragma unroll
     for (int i = 0; i < kShare; i += 4) {
       float four[4];
-      load4_of(four, key, i);
+      load4_of<T>(four, key, i);
 #pragma unroll
       for (int pass = 0; pass < kPasses; ++pass) {
 #pragma unroll
@@ -208,13 +234,13 @@ struct Rows {
   template <typename T>
   __device__ __forceinline__ static void read(float (&output)[kPasses],
                                               const float (&state)[kPasses][kShare],
-                                              const T* query) {
+                                              unsigned query) {
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) output[pass] = 0.0f;
 #pragma unroll
     for (int i = 0; i < kShare; i += 4) {
       float four[4];
-      load4_of(four, query, i);
+      load4_of<T>(four, query, i);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
 #pragma unroll
@@ -226,31 +252,34 @@ struct Rows {
   }
 };
 
-// WIDTH channels of a round's rows in shared memory, asked for at once and in the background, by whole
-// pieces of 16 bytes: no row waits for memory.
-template <typename T, int WIDTH, int THREADS>
-struct StagedChannels {
-  static constexpr int kCount = kCopyBytes / static_cast<int>(sizeof(T));  // elements of a copy
-  static constexpr int kCopies = WIDTH / kCount;                           // of a row
-  T row[kStagedRows][WIDTH];
+// A row of a round in shared memory; all a block needs of it, asked for before any is used, so that no
+// row waits for memory.
+template <typename T, int DK, int QUERY = DK>
+struct StagedRow {
+  T key[DK];
+  T query[QUERY];
+  T value[kTileValues];  // of the tile
+  float alpha, beta;
+  float unused[2];  // the next row begins on 16 bytes
 
-  __device__ __forceinline__ void ask(const T* from, i64 stride, int rows) {
-#pragma unroll 1
-    for (int copy = threadIdx.x; copy < rows * kCopies; copy += THREADS) {
-      const int at = copy / kCopies, column = copy % kCopies * kCount;
-      copy_async(shared_address(&row[at][column]), from + at * stride + column, kCopyBytes);
-    }
-  }
-
-  // The rows to where they lie in f32.
-  __device__ __forceinline__ void give(float* to, i64 stride, int rows) const {
-#pragma unroll 1
-    for (int four = threadIdx.x; four < rows * (WIDTH / 4); four += THREADS) {
-      const int at = four / (WIDTH / 4), column = four % (WIDTH / 4) * 4;
-      store4(to + at * stride + column, staged4(&row[at][column]));
-    }
-  }
+  static constexpr unsigned kQuery = DK * sizeof(T);
+  static constexpr unsigned kValue = kQuery + QUERY * sizeof(T);
+  static constexpr unsigned kAlpha = kValue + kTileValues * sizeof(T), kBeta = kAlpha + 4;
 };
+
+// WIDTH elements of each of `rows` rows, in the background and by whole pieces of 16 bytes: to `first`
+// of the first staged row, and the same place of the others.
+template <typename ROW, int WIDTH, int THREADS, typename T>
+__device__ __forceinline__ void ask_rows(T* first, const T* from, i64 stride, int rows) {
+  constexpr int kCount = kCopyBytes / static_cast<int>(sizeof(T)), kCopies = WIDTH / kCount;
+  const unsigned to = shared_address(first);
+#pragma unroll 1
+  for (int copy = threadIdx.x; copy < rows * kCopies; copy += THREADS) {
+    const int row = copy / kCopies, piece = copy % kCopies;
+    copy_async(to + row * static_cast<int>(sizeof(ROW)) + piece * kCopyBytes,
+               from + row * stride + piece * kCount, kCopyBytes);
+  }
+}
 
 __device__ __forceinline__ int staged_rows(i64 first, i64 end) {
   return static_cast<int>(min(end - first, static_cast<i64>(kStagedRows)));

@@ -22,12 +22,10 @@
 // begins with 0, never decreases and ends within the rows: the caller's obligations.
 //
 // Eight lanes hold a state row and a block 32 rows of a head, as in gdn_decode: a row of the state never
-// meets another, so it stays in registers from the first row of the round to the last.
+// meets another, so it stays in registers from the first row of the round to the last. What the round's
+// rows bring is staged before the first is used, and a row's output is summed with the next one's memory.
 #include "gdn_rows.cuh"
 
-constexpr int kPasses = 4;
-template <typename T, typename S>
-constexpr int kBlocks = sizeof(T) > sizeof(S) ? 6 : 8;  // of a multiprocessor
 
 template <typename T, typename S>
 struct Arguments {
@@ -48,10 +46,9 @@ struct Arguments {
 
 template <typename T, typename S, int DK>
 __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
-  using R = Rows<S, DK, kPasses>;
-  __shared__ __align__(16) StagedChannels<T, DK, R::kThreads> s_key, s_query;
-  __shared__ __align__(16) StagedChannels<T, kTileValues, R::kThreads> s_value;
-  __shared__ float2 s_gates[kStagedRows];  // alpha, beta
+  using R = Rows<S, DK, kPasses<S>>;
+  using Row = StagedRow<T, DK>;
+  __shared__ __align__(16) Row s_rows[kStagedRows];
   const int head = blockIdx.y;
   const int key_head =
       key_head_of(head, call.key_heads, call.value_heads, call.head_map_cyclic);
@@ -61,27 +58,30 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
     const i64 slot = __ldg(call.slot_of + n);
-    if (slot < 0) continue;
     const i64 begin = row_offset(call.cu_seqlens, call.cu_is_i64, n);
     const i64 end = row_offset(call.cu_seqlens, call.cu_is_i64, n + 1);
+    if (slot < 0) continue;
     if (begin == end) continue;
     S* const live = call.s + slot * call.s_stride + own_row;
+    typename R::Held held;
+    R::load(held, live);
     const auto bring = [&](i64 first) {
       const int rows = staged_rows(first, end);
-      s_key.ask(call.k + first * call.k_stride + key_channel, call.k_stride, rows);
-      s_query.ask(call.q + first * call.q_stride + key_channel, call.q_stride, rows);
-      s_value.ask(call.v + first * call.v_stride + tile, call.v_stride, rows);
+      ask_rows<Row, DK, R::kThreads>(s_rows->key, call.k + first * call.k_stride + key_channel,
+                                     call.k_stride, rows);
+      ask_rows<Row, DK, R::kThreads>(s_rows->query, call.q + first * call.q_stride + key_channel,
+                                     call.q_stride, rows);
+      ask_rows<Row, kTileValues, R::kThreads>(
+          s_rows->value, call.v + first * call.v_stride + tile, call.v_stride, rows);
       if (static_cast<int>(threadIdx.x) < rows) {
         const i64 row = first + threadIdx.x;
         const float decay = __ldg(call.decay + row * call.decay_stride + head);
+        const float beta = __ldg(call.beta + row * call.beta_stride + head);
         const float alpha = call.gate_is_alpha ? decay : expf(decay);
-        s_gates[threadIdx.x] =
-            make_float2(alpha, __ldg(call.beta + row * call.beta_stride + head));
+        s_rows[threadIdx.x].alpha = alpha, s_rows[threadIdx.x].beta = beta;
       }
     };
     bring(begin);
-    typename R::Held held;
-    R::load(held, live);
     float state[R::kPasses][R::kShare];
     R::widen(state, held);
 
@@ -91,21 +91,28 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
       __syncthreads();  // the rows are there
       S* after = call.snap + first * call.snap_stride + own_row;
       T* out = call.o + first * call.o_stride + tile + R::own_row();
+      const auto give = [&](float own_output) {
+        if (R::speaks()) *out = narrow<T>(call.scale * own_output);
+        out += call.o_stride;
+      };
+      unsigned at = shared_address(s_rows);
+      float output[R::kPasses] = {};  // of the row before, still to be summed
 #pragma unroll 1
       for (int row = 0; row < rows; ++row) {
-        float memory[R::kPasses], output[R::kPasses];
-        const float2 gates = s_gates[row];
-        R::recall(memory, state, s_key.row[row], gates.x);
-        const float own = widen(s_value.row[row][R::own_row()]);
-        const float delta = gates.y * (own - sum_over_row_lanes(memory));
-        R::write(held, state, s_key.row[row], delta);
-        R::store(held, after);
-        R::read(output, state, s_query.row[row]);
+        float memory[R::kPasses];
+        R::template recall<T>(memory, state, at, staged_value<float>(at + Row::kAlpha, 0));
+        const float own = staged_value<T>(at + Row::kValue, R::own_row());
+        const float beta = staged_value<float>(at + Row::kBeta, 0);
         const float own_output = sum_over_row_lanes(output);
-        if (R::speaks()) *out = narrow<T>(call.scale * own_output);
+        const float delta = beta * (own - sum_over_row_lanes(memory));
+        if (row > 0) give(own_output);
+        R::template write<T>(held, state, at, delta);
+        R::store(held, after);
+        R::template read<T>(output, state, at + Row::kQuery);
         after += call.snap_stride;
-        out += call.o_stride;
+        at += sizeof(Row);
       }
+      give(sum_over_row_lanes(output));
       __syncthreads();  // they are read; others may take their place
       bring(first + kStagedRows);
     }
@@ -117,7 +124,7 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
 }
 
 #define GDN_VERIFY(NAME, T, S, DK)                                                                \
-  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kPasses>::kThreads, (kBlocks<T, S>))                                      \
+  extern "C" __global__ void __launch_bounds__(kRoundThreads<S>, kRoundBlocks<S>)                \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,            \
            const float* __restrict__ decay, const float* __restrict__ beta, S* s, S* snap,       \
            const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, T* o,           \

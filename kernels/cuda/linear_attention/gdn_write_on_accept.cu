@@ -29,12 +29,6 @@
 #include "gdn_rows.cuh"
 
 constexpr int kClearThreads = 128;
-// Of a lane of `verify`, so that eight sequences' f32 states fit the registers of a GPU at a time; and
-// blocks of a multiprocessor.
-template <typename S>
-constexpr int kPasses = sizeof(S) == 4 ? 8 : 4;
-template <typename S>
-constexpr int kBlocks = sizeof(S) == 4 ? 12 : 8;
 constexpr int kFoldPasses = 4;
 constexpr int kFoldBlocks = 8;
 
@@ -88,12 +82,23 @@ struct Tile {
   }
 };
 
+// The keys of staged rows, in f32 as they were used.
+template <typename R, typename T, int DK>
+__device__ __forceinline__ void stash_keys(float* to, i64 stride, const StagedRow<T, DK>* rows,
+                                           int count) {
+#pragma unroll 1
+  for (int four = threadIdx.x; four < count * (DK / 4); four += R::kThreads) {
+    const int row = four / (DK / 4), column = four % (DK / 4) * 4;
+    store4(to + row * stride + column,
+           staged4(shared_address(rows[row].key + column), static_cast<const T*>(nullptr)));
+  }
+}
+
 template <typename T, typename S, int DK>
 __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
   using R = Rows<S, DK, kPasses<S>>;
-  __shared__ __align__(16) StagedChannels<T, DK, R::kThreads> s_key, s_query;
-  __shared__ __align__(16) StagedChannels<T, kTileValues, R::kThreads> s_value;
-  __shared__ float2 s_gates[kStagedRows];  // alpha, beta
+  using Row = StagedRow<T, DK>;
+  __shared__ __align__(16) Row s_rows[kStagedRows];
   const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
   const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
   // One block of a value head stashes its decays, one of a key head its keys.
@@ -105,29 +110,32 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
     const i64 slot = __ldg(call.slot_of + n);
-    if (slot < 0) continue;
-    if (stashes_gates && tile.head == 0 && threadIdx.x == 0) call.engaged[n] = 1;
     const i64 begin = row_offset(call.cu_seqlens, call.cu_is_i64, n);
     const i64 end = row_offset(call.cu_seqlens, call.cu_is_i64, n + 1);
+    if (slot < 0) continue;
+    if (stashes_gates && tile.head == 0 && threadIdx.x == 0) call.engaged[n] = 1;
     if (begin == end) continue;
+    const S* const live = call.s + slot * call.s_stride + tile.own_row;
+    typename R::Held held;
+    R::load(held, live);
     const auto bring = [&](i64 first) {
       const int rows = staged_rows(first, end);
-      s_key.ask(call.k + first * call.k_stride + key_channel, call.k_stride, rows);
-      s_query.ask(call.q + first * call.q_stride + key_channel, call.q_stride, rows);
-      s_value.ask(call.v + first * call.v_stride + tile.channel, call.v_stride, rows);
+      ask_rows<Row, DK, R::kThreads>(s_rows->key, call.k + first * call.k_stride + key_channel,
+                                     call.k_stride, rows);
+      ask_rows<Row, DK, R::kThreads>(s_rows->query, call.q + first * call.q_stride + key_channel,
+                                     call.q_stride, rows);
+      ask_rows<Row, kTileValues, R::kThreads>(
+          s_rows->value, call.v + first * call.v_stride + tile.channel, call.v_stride, rows);
       if (static_cast<int>(threadIdx.x) < rows) {
         const i64 row = first + threadIdx.x;
         const float decay = __ldg(call.decay + row * call.decay_stride + tile.head);
+        const float beta = __ldg(call.beta + row * call.beta_stride + tile.head);
         const float alpha = call.gate_is_alpha ? decay : expf(decay);
-        s_gates[threadIdx.x] =
-            make_float2(alpha, __ldg(call.beta + row * call.beta_stride + tile.head));
+        s_rows[threadIdx.x].alpha = alpha, s_rows[threadIdx.x].beta = beta;
         if (stashes_gates) call.stash_alpha[row * call.stash_alpha_stride + tile.head] = alpha;
       }
     };
     bring(begin);
-    const S* const live = call.s + slot * call.s_stride + tile.own_row;
-    typename R::Held held;
-    R::load(held, live);
     float state[R::kPasses][R::kShare];
     R::widen(state, held);
 
@@ -136,28 +144,34 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
       copies_arrive();
       __syncthreads();  // the rows are there
       if (stashes_keys) {
-        s_key.give(call.stash_key + first * call.stash_key_stride + key_channel,
-                   call.stash_key_stride, rows);
+        stash_keys<R, T, DK>(call.stash_key + first * call.stash_key_stride + key_channel,
+                             call.stash_key_stride, s_rows, rows);
       }
-      float* deltas = call.stash_delta + first * call.stash_delta_stride + tile.channel + R::own_row();
-      T* out = call.o + first * call.o_stride + tile.channel + R::own_row();
+      const i64 value = tile.channel + R::own_row();
+      float* deltas = call.stash_delta + first * call.stash_delta_stride + value;
+      T* out = call.o + first * call.o_stride + value;
+      const auto give = [&](float own_output) {
+        if (R::speaks()) *out = narrow<T>(call.scale * own_output);
+        out += call.o_stride;
+      };
+      unsigned at = shared_address(s_rows);
+      float output[R::kPasses] = {};  // of the row before, still to be summed
 #pragma unroll 1
       for (int row = 0; row < rows; ++row) {
-        float memory[R::kPasses], output[R::kPasses];
-        const float2 gates = s_gates[row];
-        R::recall(memory, state, s_key.row[row], gates.x);
-        const float own = widen(s_value.row[row][R::own_row()]);
-        const float delta = gates.y * (own - sum_over_row_lanes(memory));
-        R::write(held, state, s_key.row[row], delta);
-        R::read(output, state, s_query.row[row]);
+        float memory[R::kPasses];
+        R::template recall<T>(memory, state, at, staged_value<float>(at + Row::kAlpha, 0));
+        const float own = staged_value<T>(at + Row::kValue, R::own_row());
+        const float beta = staged_value<float>(at + Row::kBeta, 0);
         const float own_output = sum_over_row_lanes(output);
-        if (R::speaks()) {
-          *deltas = delta;
-          *out = narrow<T>(call.scale * own_output);
-        }
+        const float delta = beta * (own - sum_over_row_lanes(memory));
+        if (R::speaks()) *deltas = delta;
         deltas += call.stash_delta_stride;
-        out += call.o_stride;
+        if (row > 0) give(own_output);
+        R::template write<T>(held, state, at, delta);
+        R::template read<T>(output, state, at + Row::kQuery);
+        at += sizeof(Row);
       }
+      give(sum_over_row_lanes(output));
       __syncthreads();  // they are read; others may take their place
       bring(first + kStagedRows);
     }
@@ -167,8 +181,8 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
 template <typename S, int DK>
 __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
   using R = Rows<S, DK, kFoldPasses>;
-  __shared__ __align__(16) StagedChannels<float, DK, R::kThreads> s_key;
-  __shared__ float s_delta[kStagedRows * kTileValues], s_alpha[kStagedRows];
+  using Row = StagedRow<float, DK, 4>;  // no queries
+  __shared__ __align__(16) Row s_rows[kStagedRows];
   const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
   const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
 
@@ -184,17 +198,19 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
     if (__ldg(call.engaged + n) != 0) {
       const auto bring = [&](i64 first) {
         const int rows = staged_rows(first, kept_end);
-        s_key.ask(call.stash_key + first * call.stash_key_stride + key_channel,
-                  call.stash_key_stride, rows);
+        ask_rows<Row, DK, R::kThreads>(
+            s_rows->key, call.stash_key + first * call.stash_key_stride + key_channel,
+            call.stash_key_stride, rows);
         if (static_cast<int>(threadIdx.x) < rows) {
-          s_alpha[threadIdx.x] =
+          s_rows[threadIdx.x].alpha =
               __ldg(call.stash_alpha + (first + threadIdx.x) * call.stash_alpha_stride + tile.head);
         }
         const float* const deltas =
             call.stash_delta + first * call.stash_delta_stride + tile.channel;
 #pragma unroll 4
         for (int at = threadIdx.x; at < rows * kTileValues; at += R::kThreads) {
-          s_delta[at] = __ldg(deltas + at / kTileValues * call.stash_delta_stride + at % kTileValues);
+          const int row = at / kTileValues, value = at % kTileValues;
+          s_rows[row].value[value] = __ldg(deltas + row * call.stash_delta_stride + value);
         }
       };
       bring(begin);
@@ -207,8 +223,9 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
         __syncthreads();  // the rows are there
 #pragma unroll 1
         for (int row = 0; row < rows; ++row) {
-          R::decay(state, s_alpha[row]);
-          R::write(held, state, s_key.row[row], s_delta[row * kTileValues + R::own_row()]);
+          R::decay(state, s_rows[row].alpha);
+          R::template write<float>(held, state, shared_address(s_rows[row].key),
+                                   s_rows[row].value[R::own_row()]);
         }
         __syncthreads();  // they are read; others may take their place
         bring(first + kStagedRows);
@@ -224,13 +241,14 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
 
 extern "C" __global__ void __launch_bounds__(kClearThreads)
     gdn_write_on_accept_clear(int* engaged, int sequences) {
-  for (int n = blockIdx.x * kClearThreads + threadIdx.x; n < sequences; n += gridDim.x * kClearThreads) {
+  for (int n = blockIdx.x * kClearThreads + threadIdx.x; n < sequences;
+       n += gridDim.x * kClearThreads) {
     engaged[n] = 0;
   }
 }
 
 #define VERIFY(NAME, T, S, DK)                                                                     \
-  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kPasses<S>>::kThreads, kBlocks<S>)                                       \
+  extern "C" __global__ void __launch_bounds__(kRoundThreads<S>, kRoundBlocks<S>)                 \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,             \
            const float* __restrict__ decay, const float* __restrict__ beta,                       \
            const S* __restrict__ s, const void* __restrict__ cu_seqlens,                          \
@@ -248,7 +266,7 @@ extern "C" __global__ void __launch_bounds__(kClearThreads)
   }
 
 #define FOLD(NAME, S, DK)                                                                          \
-  extern "C" __global__ void __launch_bounds__(Rows<S, DK, kFoldPasses>::kThreads, kFoldBlocks)                                       \
+  extern "C" __global__ void __launch_bounds__(kThreadsOf<kFoldPasses>, kFoldBlocks)              \
       NAME(S* s, const S* __restrict__ snap, const void* __restrict__ cu_seqlens,                 \
            const i64* __restrict__ slot_of, const int* __restrict__ accepted,                     \
            const int* __restrict__ engaged, const float* __restrict__ stash_alpha,                \

@@ -13,8 +13,7 @@
 // io f32 and f16, the exact class, arithmetic in f32 (kda_chunk_f32.cuh):
 //   (1) chunk_wy    u, w, P, the decayed rows of q and k        a block per chunk and value head
 //   (2) chunk_carry delta, S, o              a block per sequence, value head and 32 value channels
-// io bf16, products on tensor cores, of tf32 for L and P (kda_chunk_intra.cuh), of bf16 with the state
-// (kda_chunk_inter.cuh), their sums f32:
+// io bf16, products on tensor cores, bf16 operands and f32 sums (kda_chunk_intra.cuh, kda_chunk_inter.cuh):
 //   (1) chunk_intra T diag(beta), P, the decayed rows           likewise
 //   (2) chunk_inter delta, S, o              a block per sequence, value head and at most 64 channels
 // In both S is carried in f32, and what a launch rounds it rounds once.

@@ -123,8 +123,9 @@ struct WyRows {
 template <typename T>
 __device__ __forceinline__ void decayed_products(WySlice& slice, double* totals,
                                                  const WyRows<T>& rows,
-                                                 const WyPlaces<float>& to, int2 tile, bool has_tile,
-                                                 float (&kk)[4][4], float (&qk)[4][4]) {
+                                                 const WyPlaces<float>& to, int2 tile,
+                                                 bool has_tile, float (&kk)[4][4],
+                                                 float (&qk)[4][4]) {
   const int thread = threadIdx.x, group = thread / kChannels, channel = thread % kChannels;
   const int first = kGroupRows * group;
   for (int column = channel; column < rows.key_dim; column += kChannels) {

@@ -2,11 +2,11 @@
 //
 // A block per chunk and value head, a warp per 16 rows. A decay between two rows is a product of single
 // rows' e^g, so no factor exceeds 1, whatever g is, and no sums are subtracted. L and P, whose decays
-// differ by channel, are tf32 products: of two rows, the later is decayed from a border between them,
-// the earlier to it. Within a warp's rows that border is where a half of 16, 8, 4 or 2 rows ends; left
-// of its diagonal block, where the column's block ends, and the blocks between are a factor of their
-// own. T is made as gdn_chunk's (gdn_chunk_intra.cuh), and every row that the second launch takes is
-// rounded once.
+// differ by channel, are products of decayed rows that are rounded to bf16: of two rows, the later is
+// decayed from a border between them, the earlier to it. Within a warp's rows that border is where a
+// half of 16, 8, 4 or 2 rows ends; left of its diagonal block, where the column's block ends, and the
+// blocks between are a factor of their own. T is made as gdn_chunk's (gdn_chunk_intra.cuh), and every
+// row that the second launch takes is rounded once.
 //
 // A lane has four neighbouring channels of rows r and r + 8 of its warp's, r = lane / 4, as the
 // products' operands want them: which channel is which place of a sum is one for both sides.
@@ -15,26 +15,27 @@
 #include "gdn_chunk_intra.cuh"
 #include "kda_chunk_f32.cuh"
 
-constexpr int kOwnChannels = 4;                    // of a lane
-constexpr int kStepChannels = 4 * kOwnChannels;    // of a warp
-constexpr int kLaterBlocks = kRowBlocks - 1;       // that have blocks before them
+constexpr int kOwnChannels = 4;                  // of a lane
+constexpr int kStepChannels = 4 * kOwnChannels;  // of a warp
+constexpr int kLaterBlocks = kRowBlocks - 1;     // that have blocks before them
 
-using Own = float[2][kOwnChannels];        // rows r and r + 8
-using OwnWords = unsigned[2][kOwnChannels];  // as tf32
+using Own = float[2][kOwnChannels];  // rows r and r + 8
 
-__device__ __forceinline__ unsigned to_tf32(float x) {
-  unsigned word;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(x));
-  return word;
+// One row's channels as a product's operand: the same for left and right.
+struct RowWords {
+  unsigned low, high;
+};
+template <typename T>
+__device__ __forceinline__ RowWords row_words(const float (&x)[kOwnChannels]) {
+  return {packed<T>(x[0], x[1]), packed<T>(x[2], x[3])};
 }
 
-// d (16x8) += a (16x8) b (8x8): a row r, columns c and c + 4 in a0 and a2, row r + 8 in a1 and a3.
-__device__ __forceinline__ void multiply_tf32(float (&d)[4], unsigned a0, unsigned a1, unsigned a2,
-                                              unsigned a3, unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+// d += left right^T over a step's channels: rows r of `upper` and of `lower`, columns of `right`.
+template <typename T>
+__device__ __forceinline__ void multiply_rows(float (&d)[4], RowWords upper, RowWords lower,
+                                              RowWords right) {
+  const unsigned left[4] = {upper.low, lower.low, upper.high, lower.high};
+  multiply<T>(d, left, right.low, right.high);
 }
 
 // What a warp's rows do to each other: `near` of halves of 2, 4 and 8 rows, for either block of eight
@@ -78,19 +79,10 @@ __device__ __forceinline__ float4 gathered(const float (&x)[kOwnChannels]) {
   return make_float4(x[0], x[1], x[2], x[3]);
 }
 
-// d += the keys' eight rows, in its upper rows, and the queries', in its lower, times `right`.
-__device__ __forceinline__ void multiply_both(float (&d)[4], const unsigned (&key)[kOwnChannels],
-                                              const unsigned (&query)[kOwnChannels],
-                                              const unsigned (&right)[kOwnChannels]) {
-#pragma unroll
-  for (int e = 0; e < kOwnChannels; e += 2) {
-    multiply_tf32(d, key[e], query[e], key[e + 1], query[e + 1], right[e], right[e + 1]);
-  }
-}
-
 // One step of channels through the borders within a warp's rows. `prefix`, at first each row's own
 // decay, ends as the decay from the 16 rows' start to the row; `suffix`, at first 1, as that from the
-// row to their end.
+// row to their end. A product has every pair of rows; those with no border between are not looked at.
+template <typename T>
 __device__ __forceinline__ void add_within(BlockSums& sums, const Own& key, const Own& query,
                                            Own& prefix, Own& suffix) {
   const int lane = threadIdx.x & 31;
@@ -99,15 +91,13 @@ __device__ __forceinline__ void add_within(BlockSums& sums, const Own& key, cons
     const int rows = 1 << level;  // of a half
     const bool later = (lane >> 2 & rows) != 0;
     const int border = (lane ^ 4 * rows) | 4 * (rows - 1);  // the other half's last row
-    OwnWords left_key, left_query, right;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      float decayed_key[kOwnChannels], decayed_query[kOwnChannels];
 #pragma unroll
       for (int e = 0; e < kOwnChannels; ++e) {
         const float decay = later ? prefix[half][e] : suffix[half][e];
-        const unsigned x = to_tf32(decay * key[half][e]);
-        left_key[half][e] = later ? x : 0u, right[half][e] = later ? 0u : x;
-        left_query[half][e] = later ? to_tf32(decay * query[half][e]) : 0u;
+        decayed_key[e] = decay * key[half][e], decayed_query[e] = decay * query[half][e];
         const float other = __shfl_sync(kFullWarp, prefix[half][e], border);
         if (later) {
           prefix[half][e] *= other;
@@ -115,22 +105,15 @@ __device__ __forceinline__ void add_within(BlockSums& sums, const Own& key, cons
           suffix[half][e] *= other;
         }
       }
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      multiply_both(sums.near[level][half], left_key[half], left_query[half], right[half]);
+      const RowWords keys = row_words<T>(decayed_key);
+      multiply_rows<T>(sums.near[level][half], keys, row_words<T>(decayed_query), keys);
     }
   }
-  unsigned left_key[kOwnChannels], left_query[kOwnChannels], right[kOwnChannels];
+  float later_key[kOwnChannels], later_query[kOwnChannels], earlier_key[kOwnChannels];
 #pragma unroll
   for (int e = 0; e < kOwnChannels; ++e) {
-    left_key[e] = to_tf32(prefix[1][e] * key[1][e]);
-    left_query[e] = to_tf32(prefix[1][e] * query[1][e]);
-    right[e] = to_tf32(suffix[0][e] * key[0][e]);
-  }
-  multiply_both(sums.far, left_key, left_query, right);
-#pragma unroll
-  for (int e = 0; e < kOwnChannels; ++e) {
+    later_key[e] = prefix[1][e] * key[1][e], later_query[e] = prefix[1][e] * query[1][e];
+    earlier_key[e] = suffix[0][e] * key[0][e];
     const int last = lane | 28;
     const float upper = __shfl_sync(kFullWarp, prefix[0][e], last);
     const float lower = __shfl_sync(kFullWarp, prefix[1][e], last);
@@ -140,12 +123,15 @@ __device__ __forceinline__ void add_within(BlockSums& sums, const Own& key, cons
       sums.self[half] = fmaf(query[half][e], key[half][e], sums.self[half]);
     }
   }
+  multiply_rows<T>(sums.far, row_words<T>(later_key), row_words<T>(later_query),
+                   row_words<T>(earlier_key));
 }
 
 // Shared memory: the decayed rows a later step takes, four floats a lane, step after step; then the
 // square and the triangles. Rows of the first warp have no earlier block, of the last no later.
 struct IntraPlaces {
-  float4 *earlier, *later;  // [3][steps][4][32]: rows from their block's start; [3][steps][2][32]: to its end
+  float4* earlier;  // [3][steps][4][32]: k, then q, from their block's start
+  float4* later;    // [3][steps][2][32]: k to its block's end
   int steps;
 
   __device__ __forceinline__ float4* from_start(int block, int step) const {
@@ -196,7 +182,7 @@ __device__ __forceinline__ void within_block(BlockSums& sums, const WyRows<T>& r
         prefix[half][e] = exp_fast(clamped_decay(g[e], rows.least)), suffix[half][e] = 1.0f;
       }
     }
-    add_within(sums, key, query, prefix, suffix);
+    add_within<T>(sums, key, query, prefix, suffix);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
@@ -232,14 +218,6 @@ struct EarlierSums {
   float kk[kLaterBlocks][2][4] = {}, qk[kLaterBlocks][2][4] = {};
 };
 
-__device__ __forceinline__ void multiply_rows(float (&d)[4], const OwnWords& left,
-                                              const unsigned (&right)[kOwnChannels]) {
-#pragma unroll
-  for (int e = 0; e < kOwnChannels; e += 2) {
-    multiply_tf32(d, left[0][e], left[1][e], left[0][e + 1], left[1][e + 1], right[e], right[e + 1]);
-  }
-}
-
 // Products with the blocks before the warp's own, and its rows for the second launch.
 template <typename T>
 __device__ __forceinline__ void across_blocks(EarlierSums& sums, const WyRows<T>& rows,
@@ -252,15 +230,12 @@ __device__ __forceinline__ void across_blocks(EarlierSums& sums, const WyRows<T>
     const float* const total = totals + channel;
     if (warp > 0) {
       Own key, query;
-      OwnWords left_key, left_query;
+      RowWords left_key[2], left_query[2];
       const float4* const own = places.from_start(warp, step) + lane;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         spread(key[half], own[32 * half]), spread(query[half], own[64 + 32 * half]);
-#pragma unroll
-        for (int e = 0; e < kOwnChannels; ++e) {
-          left_key[half][e] = to_tf32(key[half][e]), left_query[half][e] = to_tf32(query[half][e]);
-        }
+        left_key[half] = row_words<T>(key[half]), left_query[half] = row_words<T>(query[half]);
       }
       float between[kOwnChannels] = {1.0f, 1.0f, 1.0f, 1.0f};  // the decay of the blocks between
 #pragma unroll
@@ -270,12 +245,12 @@ __device__ __forceinline__ void across_blocks(EarlierSums& sums, const WyRows<T>
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           float column[kOwnChannels];
-          unsigned right[kOwnChannels];
           spread(column, places.to_end(block, step)[32 * half + lane]);
 #pragma unroll
-          for (int e = 0; e < kOwnChannels; ++e) right[e] = to_tf32(between[e] * column[e]);
-          multiply_rows(sums.kk[distance - 1][half], left_key, right);
-          multiply_rows(sums.qk[distance - 1][half], left_query, right);
+          for (int e = 0; e < kOwnChannels; ++e) column[e] = between[e] * column[e];
+          const RowWords right = row_words<T>(column);
+          multiply_rows<T>(sums.kk[distance - 1][half], left_key[0], left_key[1], right);
+          multiply_rows<T>(sums.qk[distance - 1][half], left_query[0], left_query[1], right);
         }
         float of_block[kOwnChannels];
         spread(of_block, shared4(total + block * kMostKeyDim));

@@ -11,10 +11,12 @@ mod driver;
 
 use super::slab::{GUARD, Layout, settle_bytes};
 use super::{
-    Backend, BackendError, Fault, Outcome, RunStats, arguments, entry_of, modules::Modules,
+    Backend, BackendError, COPYING_RESULTS, Fault, Outcome, RunStats, arguments, entry_of,
+    modules::Modules,
 };
 use crate::arena::Arena;
 use crate::call::Call;
+use crate::compile;
 use crate::launch::{Launch, Plan};
 use cudarc::driver::DriverError;
 use driver::{Driver, Function, LoadedModule, Prepared};
@@ -204,6 +206,7 @@ impl CudaBackend {
         let loaded = match self.loaded.entry(launch.module.to_owned()) {
             Entry::Occupied(present) => present.into_mut(),
             Entry::Vacant(absent) => {
+                admit(&self.driver, launch.module)?;
                 let text = self.modules.text(launch.module)?;
                 let module = self.driver.load(text);
                 let module =
@@ -321,9 +324,7 @@ impl CudaBackend {
             }
             let image = if replay == 0 { &mut first } else { &mut self.after };
             image.resize(layout.image_bytes as usize, 0);
-            self.driver
-                .download(0, image)
-                .map_err(|error| driver_error("copying results", error))?;
+            self.driver.download(0, image).map_err(|error| driver_error(COPYING_RESULTS, error))?;
         }
         let difference = layout.first_difference(arena.buffer_count(), &first, &self.after);
         Ok(difference.map(|(buffer, offset_bytes)| {
@@ -359,7 +360,7 @@ impl CudaBackend {
         if self.lost.is_none() {
             let broken = self
                 .settle(&layout, arena)
-                .map_err(|error| driver_error("copying results", error))?;
+                .map_err(|error| driver_error(COPYING_RESULTS, error))?;
             let residue = || arguments::residue(plan, &scratch, arena);
             if let Some(fault) = fault.or(broken).or_else(residue) {
                 return Ok(Outcome::Fault(fault));
@@ -429,6 +430,17 @@ fn pieces(ranges: &[Range<u64>]) -> impl Iterator<Item = Range<u64>> {
             .step_by(PIECE_BYTES as usize)
             .map(move |start| start..(start + PIECE_BYTES).min(end))
     })
+}
+
+/// Refuses a module written for another generation of GPUs than the device's.
+fn admit(driver: &Driver, module: &str) -> Result<(), BackendError> {
+    let Some(demanded) = compile::only_on(module) else { return Ok(()) };
+    let found = driver.compute_capability();
+    let found = found.map_err(|error| driver_error("asking for the compute capability", error))?;
+    if found == demanded {
+        return Ok(());
+    }
+    Err(BackendError::OtherDevice { module: module.to_owned(), demanded, found })
 }
 
 fn driver_error(doing: &'static str, error: DriverError) -> BackendError {

@@ -156,12 +156,21 @@ pub enum BackendError {
         /// Why, in one paragraph.
         reason: String,
     },
+    /// The module is written for one generation of GPUs, and the device is of another.
+    OtherDevice {
+        /// The module.
+        module: String,
+        /// Compute capability it demands.
+        demanded: (i32, i32),
+        /// The device's.
+        found: (i32, i32),
+    },
     /// An earlier fault took the GPU's context with it.
     DeviceLost {
         /// That fault.
         reason: String,
     },
-    /// A call of the driver failed before any launch.
+    /// A call of the driver failed, before any launch unless it was copying results.
     Driver {
         /// What was being done.
         doing: &'static str,
@@ -173,6 +182,20 @@ pub enum BackendError {
         /// The backend.
         backend: &'static str,
     },
+}
+
+/// What a backend does once launches have ended, as [`BackendError::Driver`] says it.
+pub const COPYING_RESULTS: &str = "copying results";
+
+impl BackendError {
+    /// Whether no launch of the plan can have run, so that memory is as it was.
+    pub fn nothing_ran(&self) -> bool {
+        match self {
+            BackendError::DeviceLost { .. } => false,
+            BackendError::Driver { doing, .. } => *doing != COPYING_RESULTS,
+            _ => true,
+        }
+    }
 }
 
 /// A place to run plans.
@@ -318,6 +341,12 @@ impl fmt::Display for BackendError {
                 write!(f, "entry `{entry}` cannot be launched: {why}")
             }
             BackendError::NoDevice { reason } => write!(f, "no usable GPU: {reason}"),
+            BackendError::OtherDevice { module, demanded, found } => write!(
+                f,
+                "module `{module}` demands compute capability {}.{}; the device has {}.{}: take a portable \
+                 variant of the kernel",
+                demanded.0, demanded.1, found.0, found.1
+            ),
             BackendError::DeviceLost { reason } => {
                 write!(
                     f,

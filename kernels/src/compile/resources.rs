@@ -8,8 +8,16 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The architecture that the PTX is assembled for.
+/// The architecture that the PTX is assembled for, unless it is written for one generation alone.
 pub const ARCHITECTURE: &str = "sm_90";
+
+/// The architecture that a module is assembled for.
+pub fn architecture(module: &str) -> String {
+    match super::only_on(module) {
+        Some((major, minor)) => format!("sm_{major}{minor}a"),
+        None => ARCHITECTURE.to_owned(),
+    }
+}
 /// The table's name, beside the PTX files.
 pub const FILE: &str = "resources.tsv";
 /// Spills that are let pass, each with the most bytes and the reason; under `kernels/cuda`.
@@ -66,7 +74,14 @@ impl Table {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("# ptxas {PINNED_COMPILER}, {ARCHITECTURE}\n{COLUMNS}\n");
+        let mut text = format!("# ptxas {PINNED_COMPILER}, {ARCHITECTURE}\n");
+        for module in self.modules.keys() {
+            let own = architecture(module);
+            if own != ARCHITECTURE {
+                let _ = writeln!(text, "# {module}: {own}");
+            }
+        }
+        let _ = writeln!(text, "{COLUMNS}");
         for (module, entries) in &self.modules {
             for r in entries {
                 let _ = writeln!(
@@ -161,7 +176,8 @@ impl Compiler {
         })?;
         let mut measured = Table::default();
         for module in modules {
-            let entries = measure(&ptxas, &folder.join(format!("{module}.ptx")))?;
+            let ptx = folder.join(format!("{module}.ptx"));
+            let entries = measure(&ptxas, &architecture(module), &ptx)?;
             measured.modules.insert(module.clone(), entries);
         }
         let excuses = read_excuses(&self.sources.join(EXCUSES))?;
@@ -183,12 +199,12 @@ fn read_table(path: &Path) -> Result<Table, CompileError> {
 }
 
 /// Assembles one PTX file and throws the result away.
-fn measure(ptxas: &Path, ptx: &Path) -> Result<Vec<Resources>, CompileError> {
+fn measure(ptxas: &Path, architecture: &str, ptx: &Path) -> Result<Vec<Resources>, CompileError> {
     let failed = |what: String| CompileError::Resources {
         what,
         remedy: "the PTX must assemble: look at the source lines named".to_owned(),
     };
-    let architecture = format!("--gpu-name={ARCHITECTURE}");
+    let architecture = format!("--gpu-name={architecture}");
     let output = Command::new(ptxas)
         .args(["-v", &architecture, "-o", "/dev/null"])
         .arg(ptx)
@@ -325,6 +341,15 @@ ptxas info    : Used 96 registers, used 0 barriers
         let broken = table.text().replace("\t96\t", "\tmany\t");
         let error = Table::parse(&broken, "t.tsv").expect_err("a word for a number").to_string();
         assert!(error.contains("t.tsv, line 3"), "{error}");
+    }
+
+    #[test]
+    fn a_module_of_one_generation_is_recorded_with_its_architecture() {
+        assert!(!table().text().contains("sm_90a"), "the others are measured by the first line");
+        let hopper = BTreeMap::from([("gdn_chunk_hopper".to_owned(), report(REPORT))]);
+        let text = Table { modules: hopper }.text();
+        assert_eq!(text.lines().next(), table().text().lines().next());
+        assert_eq!(text.lines().nth(1), Some("# gdn_chunk_hopper: sm_90a"));
     }
 
     #[test]

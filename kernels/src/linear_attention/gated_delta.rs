@@ -15,6 +15,12 @@ const ROW_ALIGN_BYTES: u64 = 16;
 /// Value channels a block of the state kernels owns.
 pub(super) const TILE_VALUES: u32 = 32;
 
+/// Threads of a block of a speculative round: a lane holds shares of eight rows of an f32 state, of four
+/// of an f16.
+pub(super) fn round_threads(state: DType) -> u32 {
+    if state == DType::F32 { 32 } else { 64 }
+}
+
 /// How the decay is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GateForm {

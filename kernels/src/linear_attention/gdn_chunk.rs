@@ -1,13 +1,16 @@
 //! Gated delta rule over whole sequences in chunks of C rows: see `cuda/linear_attention/gdn_chunk.cu`.
-//! f32 is three launches in f32 arithmetic, f16 and bf16 two on tensor cores. The host knows a bound
-//! of the number of chunks, not the number; surplus blocks leave at once.
+//! f32 is three launches in f32 arithmetic, f16 and bf16 two on tensor cores, of which the second has a
+//! variant for Hopper alone (`gdn_chunk_hopper.cu`). The host knows a bound of the number of chunks, not
+//! the number; surplus blocks leave at once.
 
 use super::gated_delta::{GateForm, GatedDelta, TILE_VALUES, count, one_of, row_offsets};
 use crate::call::{Call, Rejection};
 use crate::launch::{Argument, Launch, Plan, Scratch};
 use contracts::dtype::DType;
+use contracts::format::ErrorKind;
 
 const MODULE: &str = "gdn_chunk";
+const HOPPER_MODULE: &str = "gdn_chunk_hopper";
 const WU_THREADS: u32 = 256;
 const DELTA_THREADS: u32 = 128;
 const OUTPUT_THREADS: u32 = 256;
@@ -17,6 +20,9 @@ const INTER_VALUES: u32 = 64;
 const WARP_VALUES: u32 = 16;
 /// Threads of `chunk_inter` that bring tiles in.
 const INTER_BRINGERS: u32 = 128;
+/// What the Hopper variant of `chunk_inter` is compiled for.
+const HOPPER_KEY_DIM: i32 = 128;
+const HOPPER_THREADS: u32 = 384;
 
 /// Scratch of the f32 class, by index of the plan.
 mod exact {
@@ -36,7 +42,8 @@ mod tensor_core {
 
 /// Checks cu_seqlens `[N + 1]`, slot_of `[N]`, q, k `[rows, Hk, Dk]`, v, o `[rows, Hv, Dv]`, g, beta
 /// `[rows, Hv]`, s `[slots, Hv, Dv, Dk]`, the scalar `scale`, the options `head_map` and
-/// `initial_state` and the variant `C` (64 or 32), and plans the launches; none without sequences.
+/// `initial_state` and the variants `C` (64 or 32) and `arch` (hopper: bf16, Dk 128, Dv 64 or 128, on a
+/// device of compute capability 9.0), and plans the launches; none without sequences.
 ///
 /// # Errors
 /// The first argument at fault.
@@ -44,6 +51,10 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
     let checked = GatedDelta::check(call, &[DType::F32], &[GateForm::Log])?;
     let initial_zero = one_of(call, "initial_state", ["slot", "zero"])?;
     let chunk_rows = if one_of(call, "C", ["64", "32"])? { 32 } else { 64 };
+    let hopper = one_of(call, "arch", ["portable", "hopper"])?;
+    if hopper {
+        admit_hopper(&checked)?;
+    }
     let cu_is_i64 = row_offsets(call, checked.sequences)?;
     if checked.sequences == 0 {
         return Ok(Plan::default());
@@ -56,10 +67,37 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
         checked: &checked,
         chunks,
         chunk_rows,
+        hopper,
         cu_is_i64: Argument::I32(cu_is_i64.into()),
         initial_zero: Argument::I32(initial_zero.into()),
     };
     if checked.io == DType::F32 { common.exact() } else { common.tensor_core() }
+}
+
+/// The shapes and the type that the Hopper variant is compiled for.
+fn admit_hopper(checked: &GatedDelta) -> Result<(), Rejection> {
+    let refused = |kind, argument: &str, has: String| {
+        Err(Rejection::new(kind, argument, format!("{has}; take the portable `arch` for it")))
+    };
+    if checked.io != DType::BF16 {
+        let has = format!("is {}; the hopper `arch` takes bf16", checked.io);
+        return refused(ErrorKind::Dtype, "q", has);
+    }
+    if checked.key_dim != HOPPER_KEY_DIM {
+        let has = format!(
+            "has {} channels a head; the hopper `arch` takes {HOPPER_KEY_DIM}",
+            checked.key_dim
+        );
+        return refused(ErrorKind::Shape, "q", has);
+    }
+    if checked.value_dim.unsigned_abs() < INTER_VALUES {
+        let has = format!(
+            "has {} channels a head; the hopper `arch` takes {INTER_VALUES} or more",
+            checked.value_dim
+        );
+        return refused(ErrorKind::Shape, "v", has);
+    }
+    Ok(())
 }
 
 fn blocks(wanted: u128) -> Result<u32, Rejection> {
@@ -71,6 +109,7 @@ struct Common<'a> {
     checked: &'a GatedDelta,
     chunks: u64,
     chunk_rows: u64,
+    hopper: bool,
     cu_is_i64: Argument,
     initial_zero: Argument,
 }
@@ -282,6 +321,15 @@ impl Common<'_> {
             self.initial_zero.clone(),
             Argument::F32(checked.scale),
         ];
+        if self.hopper {
+            let entry = checked.entry("gdn_chunk_inter_hopper");
+            let launch = self.launch(entry, grid, HOPPER_THREADS, arguments);
+            return Launch {
+                module: HOPPER_MODULE,
+                dynamic_shared_bytes: hopper_shared_bytes(),
+                ..launch
+            };
+        }
         let threads = INTER_BRINGERS + 48 * (values as u32 / WARP_VALUES);
         let launch = self.launch(checked.entry("gdn_chunk_inter"), grid, threads, arguments);
         Launch {
@@ -297,6 +345,12 @@ fn inter_shared_bytes(key_dim: u32) -> u32 {
     let tiles = 64 * 2 * (2 * key_dim + INTER_VALUES + 2 * 64) + 2 * 64 * 8;
     let handed = 4 * 512 * (key_dim / 16 + 4 + 1);
     2 * (tiles + handed)
+}
+
+/// `HopperTiles` of the source: tiles of 8 KiB, four in each of three places for the state, three in
+/// each of two for o and for what is handed over; 64 padded rows of o; decays of five places; 14 mbarriers.
+fn hopper_shared_bytes() -> u32 {
+    (3 * 4 + 2 * 3 + 2 * 3) * 8192 + 64 * 144 + 5 * 64 * 8 + 14 * 8
 }
 
 fn scratch(name: &'static str, dtype: DType, shape: &[u64]) -> Scratch {

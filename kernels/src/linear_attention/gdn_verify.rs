@@ -1,7 +1,9 @@
 //! Gated delta rule over the rows of a speculative round: see `cuda/linear_attention/gdn_verify.cu`.
 //! One launch; a block owns 32 value channels of one head of one sequence, from its first row to its last.
 
-use super::gated_delta::{GateForm, GatedDelta, TILE_VALUES, aligned_stride, one_of, row_offsets};
+use super::gated_delta::{
+    GateForm, GatedDelta, TILE_VALUES, aligned_stride, one_of, round_threads, row_offsets,
+};
 use crate::call::{Call, Rejection};
 use crate::launch::{Argument, Launch, Plan};
 use contracts::dtype::DType;
@@ -10,7 +12,6 @@ use contracts::format::ErrorKind;
 const MODULE: &str = "gdn_verify";
 /// Storage types of the state.
 const STATES: [DType; 2] = [DType::F32, DType::F16];
-const THREADS: u32 = 64;
 /// Limit of the grid's second and third axis.
 const GRID_LIMIT: u32 = 65_535;
 
@@ -45,7 +46,7 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
         entry: format!("gdn_verify_{io}_{}_k{key_dim}", checked.state.name()).into(),
         // Blocks of the last axis take further sequences in turn.
         grid: [value_dim / TILE_VALUES, heads, sequences.min(GRID_LIMIT)],
-        block: [THREADS, 1, 1],
+        block: [round_threads(checked.state), 1, 1],
         dynamic_shared_bytes: 0,
         arguments: vec![
             Argument::Tensor("q"),

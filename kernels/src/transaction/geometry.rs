@@ -19,6 +19,8 @@ pub enum Rollback {
     Checkpoint,
     /// The slot itself: verify leaves it, and a commit brings the row that was accepted.
     Snapshot,
+    /// The slot itself: verify writes no state, and a commit folds the accepted rows into it.
+    WriteOnAccept,
 }
 
 /// Sizes and storage types. One sequence takes a slot of each pool.

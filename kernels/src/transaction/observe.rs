@@ -102,15 +102,11 @@ impl<B: Backend> Rounds<B> {
             .iter()
             .map(|layer| (layer.kv, slot * capacity + rows, capacity - rows));
         let (staged, count) = (slot * MOST_VERIFY_ROWS, MOST_VERIFY_ROWS);
-        let snapshots = self.pool.gdn.iter().flat_map(|layer| {
-            [
-                (layer.snap_s, staged, count),
-                (layer.snap_window, staged, count),
-                (layer.kept_s, slot, 1),
-                (layer.kept_window, slot, 1),
-            ]
+        let rounds = self.pool.gdn.iter().flat_map(|layer| {
+            let staged = layer.staged().map(|table| (table, staged, count));
+            staged.into_iter().chain(layer.of_round().map(|table| (table, slot, 1)))
         });
-        kv.chain(snapshots).find_map(|(table, first, count)| {
+        kv.chain(rounds).find_map(|(table, first, count)| {
             let poison = poison_pattern(table.dtype, self.pool.arena.poison());
             let bytes = self.bytes(table, first, count);
             let alive = bytes.chunks_exact(poison.len()).position(|bits| bits != poison)?;

@@ -56,6 +56,14 @@ pub enum Planted {
     FirstCheckpointForAll,
     /// A sequence in doubt is used further.
     BrokenIsUsed,
+    /// The accepted rows are folded into the state twice.
+    FoldTwice,
+    /// The fold is told the round's rows for the accepted ones.
+    FoldAllRows,
+    /// The fold reads the stash of slot 0.
+    FirstStashForAll,
+    /// The fold asks slot 0 whether its round stashed anything.
+    FirstEngagedForAll,
 }
 
 impl Planted {
@@ -87,6 +95,10 @@ impl Planted {
         ("unwind_skips_abort", Planted::UnwindSkipsAbort),
         ("first_checkpoint_for_all", Planted::FirstCheckpointForAll),
         ("broken_is_used", Planted::BrokenIsUsed),
+        ("fold_twice", Planted::FoldTwice),
+        ("fold_all_rows", Planted::FoldAllRows),
+        ("first_stash_for_all", Planted::FirstStashForAll),
+        ("first_engaged_for_all", Planted::FirstEngagedForAll),
     ];
 
     /// The one of this name.

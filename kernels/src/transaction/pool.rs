@@ -9,7 +9,7 @@ use crate::arena::{Arena, poison_pattern};
 use crate::backend::{Backend, Outcome};
 use crate::call::{Call, Rejection, ScalarArg, TensorArg};
 use crate::launch::Plan;
-use crate::linear_attention::{causal_conv1d, gdn_decode, gdn_verify};
+use crate::linear_attention::{causal_conv1d, gdn_decode, gdn_verify, gdn_write_on_accept};
 use contracts::dtype::DType;
 use ptx_vm::{BufferId, marks};
 
@@ -68,12 +68,35 @@ pub(super) struct GdnLayer {
     pub(super) kept_window: Table,
     pub(super) snap_s: Table,
     pub(super) snap_window: Table,
+    pub(super) stash: Stash,
     x: Table,
     qkv: Table,
     alpha: Table,
     beta: Table,
     pub(super) o: Table,
     weight: Table,
+}
+
+impl GdnLayer {
+    /// What a round leaves, by slot and row.
+    pub(super) fn staged(&self) -> [Table; 5] {
+        let Stash { alpha, delta, key, .. } = self.stash;
+        [self.snap_s, self.snap_window, alpha, delta, key]
+    }
+
+    /// What a round leaves, by slot.
+    pub(super) fn of_round(&self) -> [Table; 3] {
+        [self.kept_s, self.kept_window, self.stash.engaged]
+    }
+}
+
+/// What each row of a round would do to the state, and by slot whether the round stashed it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stash {
+    pub(super) alpha: Table,
+    pub(super) delta: Table,
+    pub(super) key: Table,
+    pub(super) engaged: Table,
 }
 
 /// Rows of keys and values, the new ones, and what attention reads of them, by slot and row.
@@ -93,6 +116,29 @@ pub(super) enum Path {
     InPlace,
     /// Rows by the verify kernel, the slot read alone.
     Apart,
+    /// Rows by the verify of write on accept: the slot read alone, and no state written.
+    Stashed,
+}
+
+impl Path {
+    /// Whether the slot holds the state after the last row.
+    fn advances(self) -> bool {
+        matches!(self, Path::Step | Path::InPlace)
+    }
+}
+
+/// Rows to fold into a slot; in a sound transaction every place is that of the slot's own round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fold {
+    pub(super) slot: u64,
+    /// Rows of the round, and how many of them count.
+    pub(super) rows: u64,
+    pub(super) accepted: u64,
+    /// The layer whose stash is read, the slot whose rows of it, and the slot whose word says that they
+    /// are there.
+    pub(super) from: usize,
+    pub(super) stash_of: u64,
+    pub(super) engaged_by: u64,
 }
 
 pub(super) struct Pool<B> {
@@ -107,6 +153,7 @@ pub(super) struct Pool<B> {
     slot_of: Table,
     from_of: Table,
     to_of: Table,
+    accepted_of: Table,
     /// Run through captured graphs.
     pub(super) captures: bool,
 }
@@ -124,6 +171,8 @@ impl<B: Backend> Pool<B> {
         };
         let (s_width, window_width) = (geometry.state_width(), geometry.window_width());
         let heads = geometry.value_heads;
+        let (key_width, value_width) =
+            (geometry.key_heads * geometry.head_dim, heads * geometry.head_dim);
         let gdn = (0..geometry.gdn_layers).map(|layer| GdnLayer {
             s: table(format!("s.{layer}"), state, slots, s_width, 0),
             window: table(format!("window.{layer}"), DType::F32, slots, window_width, 0),
@@ -131,11 +180,17 @@ impl<B: Backend> Pool<B> {
             kept_window: table(format!("kept_window.{layer}"), DType::F32, slots, window_width, 0),
             snap_s: table(format!("snap_s.{layer}"), state, staged, s_width, 0),
             snap_window: table(format!("snap_window.{layer}"), DType::F32, staged, window_width, 0),
+            stash: Stash {
+                alpha: table(format!("stash_alpha.{layer}"), DType::F32, staged, heads, 0),
+                delta: table(format!("stash_delta.{layer}"), DType::F32, staged, value_width, 0),
+                key: table(format!("stash_key.{layer}"), DType::F32, staged, key_width, 0),
+                engaged: table(format!("engaged.{layer}"), DType::I32, slots, 1, 0),
+            },
             x: table(format!("x.{layer}"), io, staged, geometry.row_width(), marks::UNWRITABLE),
             qkv: table(format!("qkv.{layer}"), io, staged, geometry.row_width(), 0),
             alpha: table(format!("alpha.{layer}"), DType::F32, staged, heads, marks::UNWRITABLE),
             beta: table(format!("beta.{layer}"), DType::F32, staged, heads, marks::UNWRITABLE),
-            o: table(format!("o.{layer}"), io, staged, heads * geometry.head_dim, 0),
+            o: table(format!("o.{layer}"), io, staged, value_width, 0),
             weight: table(
                 format!("weight.{layer}"),
                 io,
@@ -161,6 +216,7 @@ impl<B: Backend> Pool<B> {
         };
         let (row_offsets, slot_of) = (list("cu_seqlens", 2), list("slot_of", 1));
         let (from_of, to_of) = (list("from_of", longest), list("to_of", longest));
+        let accepted_of = table("accepted_of".to_owned(), DType::I32, 1, 1, marks::UNWRITABLE);
         let mut pool = Pool {
             backend,
             arena,
@@ -173,6 +229,7 @@ impl<B: Backend> Pool<B> {
             slot_of,
             from_of,
             to_of,
+            accepted_of,
             captures: false,
         };
         for blank in [blank_s, blank_window] {
@@ -281,7 +338,46 @@ impl<B: Backend> Pool<B> {
         let call = self.conv_call(layer, slot, rows, path);
         self.launch(causal_conv1d::plan, &call)?;
         let call = self.gdn_call(layer, slot, rows, path);
-        self.launch(if path == Path::Step { gdn_decode::plan } else { gdn_verify::plan }, &call)
+        let plan = match path {
+            Path::Step => gdn_decode::plan,
+            Path::InPlace | Path::Apart => gdn_verify::plan,
+            Path::Stashed => gdn_write_on_accept::plan,
+        };
+        self.launch(plan, &call)
+    }
+
+    /// Brings a layer's state in `slot` past the first `accepted` of the `rows` that the round of
+    /// `stash_of` stashed in layer `from`, if the round of `engaged_by` did stash.
+    pub(super) fn fold(&mut self, layer: usize, fold: Fold) -> Result<(), RoundError> {
+        let Fold { slot, rows, accepted, from, stash_of, engaged_by } = fold;
+        self.write_list(self.row_offsets, [0, rows].into_iter());
+        self.write_list(self.slot_of, [slot].into_iter());
+        self.write(self.accepted_of, 0, &[accepted]);
+        let Geometry { value_heads, head_dim, .. } = self.geometry;
+        let state = [value_heads, head_dim, head_dim];
+        let (first, own) = (stash_of * MOST_VERIFY_ROWS, self.gdn[layer]);
+        let mut held = tensors([
+            ("s", own.s.whole(&state)),
+            ("snap", own.snap_s.rows(first, rows, &state)),
+            ("cu_seqlens", self.row_offsets.list(2)),
+            ("slot_of", self.slot_of.list(1)),
+            ("accepted_of", self.accepted_of.list(1)),
+            ("engaged_of", own.stash.engaged.rows(engaged_by, 1, &[])),
+        ]);
+        held.extend(self.stash_tensors(from, first, rows));
+        let words = words(&[("phase", "fold"), ("head_map", "block")]);
+        let call = Call { tensors: held, scalars: Vec::new(), words };
+        self.launch(gdn_write_on_accept::plan, &call)
+    }
+
+    fn stash_tensors(&self, layer: usize, first: u64, rows: u64) -> [(String, TensorArg); 3] {
+        let Geometry { key_heads, value_heads, head_dim, .. } = self.geometry;
+        let Stash { alpha, delta, key, .. } = self.gdn[layer].stash;
+        [
+            ("stash_alpha".to_owned(), alpha.rows(first, rows, &[value_heads])),
+            ("stash_delta".to_owned(), delta.rows(first, rows, &[value_heads, head_dim])),
+            ("stash_key".to_owned(), key.rows(first, rows, &[key_heads, head_dim])),
+        ]
     }
 
     fn conv_call(&self, layer: usize, slot: u64, rows: u64, path: Path) -> Call {
@@ -313,7 +409,7 @@ impl<B: Backend> Pool<B> {
                 ("bias", "none"),
                 ("activation", "none"),
                 ("norm", "l2"),
-                ("live_state", if path == Path::Apart { "kept" } else { "advanced" }),
+                ("live_state", if path.advances() { "advanced" } else { "kept" }),
                 ("snapshot", if path == Path::Step { "none" } else { "each" }),
                 ("walk", "chosen"),
             ]),
@@ -340,16 +436,34 @@ impl<B: Backend> Pool<B> {
         let scale = (head_dim as f32).sqrt().recip();
         let mut scalars = vec![("scale".to_owned(), ScalarArg::F32(scale.to_bits()))];
         let mut given = vec![("gate_form", "alpha"), ("head_map", "block")];
-        if path == Path::Step {
-            for name in ["qk_eps", "norm_eps", "alpha_low", "alpha_high"] {
-                scalars.push((name.to_owned(), ScalarArg::F32(0)));
+        held.extend(
+            (path != Path::Step).then(|| ("cu_seqlens".to_owned(), self.row_offsets.list(2))),
+        );
+        match path {
+            Path::Step => {
+                for name in ["qk_eps", "norm_eps", "alpha_low", "alpha_high"] {
+                    scalars.push((name.to_owned(), ScalarArg::F32(0)));
+                }
+                given.extend([
+                    ("alpha_clamp", "none"),
+                    ("qk_norm", "none"),
+                    ("output_gate", "none"),
+                ]);
+                given.extend([
+                    ("snapshot", "none"),
+                    ("retention", "registers"),
+                    ("epilogue", "fused"),
+                ]);
             }
-            given.extend([("alpha_clamp", "none"), ("qk_norm", "none"), ("output_gate", "none")]);
-            given.extend([("snapshot", "none"), ("retention", "registers"), ("epilogue", "fused")]);
-        } else {
-            held.push(("cu_seqlens".to_owned(), self.row_offsets.list(2)));
-            held.push(("snap".to_owned(), own.snap_s.rows(first, rows, &state)));
-            given.push(("live_state", if path == Path::Apart { "kept" } else { "advanced" }));
+            Path::InPlace | Path::Apart => {
+                held.push(("snap".to_owned(), own.snap_s.rows(first, rows, &state)));
+                given.push(("live_state", if path.advances() { "advanced" } else { "kept" }));
+            }
+            Path::Stashed => {
+                held.extend(self.stash_tensors(layer, first, rows));
+                held.push(("engaged".to_owned(), own.stash.engaged.rows(slot, 1, &[])));
+                given.push(("phase", "verify"));
+            }
         }
         Call { tensors: held, scalars, words: words(&given) }
     }
@@ -390,12 +504,13 @@ impl<B: Backend> Pool<B> {
         let first = slot * MOST_VERIFY_ROWS;
         for layer in self.gdn.clone() {
             for table in
-                [layer.snap_s, layer.snap_window, layer.qkv, layer.x, layer.alpha, layer.beta]
+                [layer.qkv, layer.x, layer.alpha, layer.beta].into_iter().chain(layer.staged())
             {
                 self.poison(table, first, rows);
             }
-            self.poison(layer.kept_s, slot, 1);
-            self.poison(layer.kept_window, slot, 1);
+            for table in layer.of_round() {
+                self.poison(table, slot, 1);
+            }
         }
         for layer in self.attention.clone() {
             self.poison(layer.new, first, rows);

@@ -4,7 +4,7 @@
 use super::error::RoundError;
 use super::geometry::{Geometry, MOST_VERIFY_ROWS, Projections, Rollback, Token, VERIFY_ROWS};
 use super::planted::Planted;
-use super::pool::{Path, Pool, Table};
+use super::pool::{Fold, Path, Pool, Table};
 use crate::backend::Backend;
 use std::fmt;
 
@@ -271,6 +271,7 @@ impl<B: Backend> Rounds<B> {
         let path = match self.rollback {
             Rollback::Checkpoint => Path::InPlace,
             Rollback::Snapshot => Path::Apart,
+            Rollback::WriteOnAccept => Path::Stashed,
         };
         let ran = self.run(at, &tokens, path);
         let counts_as_done = ran.is_ok() || self.planted(Planted::VerifyErrorIgnored);
@@ -367,6 +368,7 @@ impl<B: Backend> Rounds<B> {
         let (first, last) = (slot * MOST_VERIFY_ROWS, rows as u64 - 1);
         let late = u64::from(self.planted(Planted::SnapshotLate));
         let state_row = (last + late).min(MOST_VERIFY_ROWS - 1);
+        let folds = self.rollback == Rollback::WriteOnAccept;
         let window_row = match () {
             () if self.planted(Planted::ConvNotRolledBack) => verified as u64 - 1,
             () if self.planted(Planted::ConvCommitsLess) => last.saturating_sub(1),
@@ -378,8 +380,13 @@ impl<B: Backend> Rounds<B> {
             }
             let own = self.pool.gdn[layer];
             let swapped = self.planted(Planted::LayersSwapped);
-            let from = if swapped { self.pool.gdn[self.pool.gdn.len() - 1 - layer] } else { own };
-            self.insist(from.snap_s, own.s, (first + state_row, slot))?;
+            let from = if swapped { self.pool.gdn.len() - 1 - layer } else { layer };
+            if folds {
+                self.fold(at, layer, from, state_row + 1)?;
+            } else {
+                let snapshots = self.pool.gdn[from].snap_s;
+                self.insist(snapshots, own.s, (first + state_row, slot))?;
+            }
             self.insist(own.snap_window, own.window, (first + window_row, slot))?;
         }
         Ok(())
@@ -405,7 +412,43 @@ impl<B: Backend> Rounds<B> {
     /// failed may have begun.
     fn insist(&mut self, from: Table, to: Table, pair: (u64, u64)) -> Result<(), RoundError> {
         match self.pool.copy(from, to, &[pair]) {
-            Err(_) if !self.planted(Planted::HalfCommitLeft) => self.pool.copy(from, to, &[pair]),
+            // A rule that a kernel broke it breaks again.
+            Err(RoundError::Backend(_)) if !self.planted(Planted::HalfCommitLeft) => {
+                self.pool.copy(from, to, &[pair])
+            }
+            done => done,
+        }
+    }
+
+    /// Folds rows of the round into a layer's state, which is read and written in place: a second try is
+    /// made only where the first is known to have left everything as it was.
+    fn fold(
+        &mut self,
+        at: usize,
+        layer: usize,
+        from: usize,
+        accepted: u64,
+    ) -> Result<(), RoundError> {
+        let (slot, rows) = (at as u64, self.slots[at].tokens.len() as u64);
+        let all = self.planted(Planted::FoldAllRows);
+        let of = |first: bool| if first { 0 } else { slot };
+        let fold = Fold {
+            slot,
+            rows,
+            accepted: if all { rows } else { accepted },
+            from,
+            stash_of: of(self.planted(Planted::FirstStashForAll)),
+            engaged_by: of(self.planted(Planted::FirstEngagedForAll)),
+        };
+        if self.planted(Planted::FoldTwice) {
+            self.pool.fold(layer, fold)?;
+        }
+        match self.pool.fold(layer, fold) {
+            Err(RoundError::Backend(error))
+                if error.nothing_ran() && !self.planted(Planted::HalfCommitLeft) =>
+            {
+                self.pool.fold(layer, fold)
+            }
             done => done,
         }
     }

@@ -47,6 +47,7 @@ pub fn gdn(io: DType, key_dim: u64, value_dim: u64, sequences: u64, rows: u64) -
             ("retention", "registers"),
             ("epilogue", "fused"),
             ("C", "64"),
+            ("arch", "portable"),
         ],
     )
 }

@@ -1,6 +1,8 @@
 //! Mutants declared to be no other kernel: `kernels/cuda/equivalent.tsv`, one a line, with the reason. A
 //! declaration speaks of a source line and the shape of the edit, so that it outlives new register
-//! names. It is never taken at its word: the mutant must leave the kernel's own bits in every case.
+//! names; `*` stands for every contract, and `-` for the file and line of code that the compiler moved
+//! away from its line. It is never taken at its word: the mutant must leave the kernel's own bits in
+//! every case.
 //! `kernels/cuda/survivors.tsv` is written alike and excuses nobody: it says why a survivor lives.
 
 use super::sample::Mutant;
@@ -11,6 +13,11 @@ use std::path::Path;
 pub const FILE: &str = "equivalent.tsv";
 /// The file that explains survivors, likewise.
 pub const SURVIVORS: &str = "survivors.tsv";
+
+/// In place of a contract: all of them.
+const EVERY: &str = "*";
+/// In place of a file and a line: an edit whose place the compiler does not tell.
+const NO_PLACE: &str = "-";
 
 /// Every declaration.
 #[derive(Clone, Debug, Default)]
@@ -80,19 +87,21 @@ impl Equivalents {
                 let what = format!("{} fields", fields.len());
                 return bad(what, "write five: contract, file, source line, edit, reason");
             };
-            if crate::subject::subject(contract).is_none() {
+            if contract != EVERY && crate::subject::subject(contract).is_none() {
                 let what = format!("no contract is named `{contract}`");
-                return bad(what, "name one that `cargo run --release -- list` shows");
+                return bad(what, "name one that `cargo run --release -- list` shows, or `*`");
             }
             if reason.trim().is_empty() {
                 return bad("no reason".to_owned(), "say why the edit changes nothing");
             }
-            if let Err(error) = found.add_source(root, file) {
-                return bad(error, "name a file under kernels/cuda");
-            }
-            if !found.lines_of(file).iter().any(|one| one == source) {
-                let what = format!("`{source}` is no line of {file}");
-                return bad(what, "copy the line as it is now, or remove the declaration");
+            if (file, source) != (NO_PLACE, NO_PLACE) {
+                if let Err(error) = found.add_source(root, file) {
+                    return bad(error, "name a file under kernels/cuda, or `-` with the line `-`");
+                }
+                if !found.lines_of(file).iter().any(|one| one == source) {
+                    let what = format!("`{source}` is no line of {file}");
+                    return bad(what, "copy the line as it is now, or remove the declaration");
+                }
             }
             found.all.push(Declaration {
                 contract: contract.to_owned(),
@@ -107,11 +116,18 @@ impl Equivalents {
 
     /// The reason declared for a mutant.
     pub fn reason_for(&self, contract: &str, mutant: &Mutant) -> Option<&str> {
-        let (file, line) = mutant.source.as_ref()?;
-        let text = self.lines_of(file).get((*line as usize).checked_sub(1)?)?;
+        let (file, text) = match &mutant.source {
+            Some((file, line)) => {
+                let text = self.lines_of(file).get((*line as usize).checked_sub(1)?)?;
+                (file.as_str(), text.as_str())
+            }
+            None => (NO_PLACE, NO_PLACE),
+        };
         let shape = shape(&mutant.was, &mutant.now);
         let speaks_of = |one: &&Declaration| {
-            one.contract == contract && one.file == *file && one.text == *text && one.shape == shape
+            (one.contract == contract || one.contract == EVERY)
+                && (one.file.as_str(), one.text.as_str()) == (file, text)
+                && one.shape == shape
         };
         self.all.iter().find(speaks_of).map(|one| one.reason.as_str())
     }
@@ -195,11 +211,29 @@ mod tests {
     }
 
     #[test]
+    fn a_declaration_may_speak_of_every_contract_and_of_no_line() {
+        let root = root();
+        let text = format!(
+            "*\tf/k.cu\t{LINE}\t@_ bra _ >\tof a header\nrow_topk\t-\t-\t@_ bra _ >\tmoved\n"
+        );
+        let declared = Equivalents::of_text(&text, root.path(), FILE).expect("declarations");
+        let reason = |contract, mutant: &Mutant| declared.reason_for(contract, mutant);
+        let (placed, moved) = (mutant(2, ""), Mutant { source: None, ..mutant(2, "") });
+        assert_eq!(reason("argmax_rows", &placed), Some("of a header"));
+        assert_eq!(reason("row_topk", &placed), Some("of a header"));
+        assert_eq!(reason("row_topk", &moved), Some("moved"));
+        assert_eq!(reason("argmax_rows", &moved), None, "another contract");
+        assert_eq!(reason("row_topk", &mutant(1, "")), None, "another line is no missing one");
+    }
+
+    #[test]
     fn a_bad_declaration_is_named_with_its_line() {
         let root = root();
         for (line, part) in [
             ("argmax_rows\tf/k.cu", "2 fields"),
             (&*format!("nobody\tf/k.cu\t{LINE}\tx\ty"), "`nobody`"),
+            (&*format!("argmax_rows\t-\t{LINE}\tx\ty"), "`-`"),
+            ("argmax_rows\tf/k.cu\t-\tx\ty", "`-` is no line"),
             (&*format!("argmax_rows\tf/k.cu\t{LINE}\tx\t "), "no reason"),
             (&*format!("argmax_rows\tf/l.cu\t{LINE}\tx\ty"), "f/l.cu"),
             ("argmax_rows\tf/k.cu\tint b;\tx\ty", "`int b;` is no line"),

@@ -16,6 +16,8 @@ pub const CASES: u64 = 384;
 /// First seed of their contents: one for every mutant, so that a score depends on nothing but its
 /// mutants.
 const SEED: u64 = 0x6675_7274;
+/// Elements by which a size is moved at most: those of a piece of 16 bytes.
+const LARGEST_STEP: i64 = 8;
 
 /// The case of this number for a mutant that these questions reach; `None` when the generator refuses
 /// what it was given.
@@ -56,7 +58,8 @@ fn drawn_member<'m, 'a>(
 
 /// What a member's case decides about which instructions run: types, options, sizes, lengths and
 /// layouts; and, where they are a fixture's, the generators of its values. Now and then one option, or
-/// the values, are drawn anew.
+/// the values, are drawn anew, and every other time one size is a little more or less: the end of a row
+/// has as many cases as a piece has elements.
 fn like(subject: &Subject, member: &Member<'_>, choices: &mut dyn Choices) -> Fixture {
     let case = member.prepared.case;
     let mut assigned = Fixture::default();
@@ -92,5 +95,38 @@ fn like(subject: &Subject, member: &Member<'_>, choices: &mut dyn Choices) -> Fi
         assigned.values = fixture.values.clone();
         assigned.joint = fixture.joint.clone();
     }
+    resize(subject, &mut assigned, choices);
     assigned
+}
+
+/// Moves a free size or a length by a quarter of itself at most, and by no more than a piece, every other
+/// time; what follows from sizes is left to the generator then.
+fn resize(subject: &Subject, assigned: &mut Fixture, choices: &mut dyn Choices) {
+    let path = Path::new("resized");
+    if choices.choose(path, 2) == 0 {
+        return;
+    }
+    let contract = subject.contract;
+    // The least that is drawn, and the size.
+    let mut sizes: Vec<(i64, &mut i64)> = Vec::new();
+    for (name, size) in &mut assigned.dims {
+        let range = contract.dims.get(name).and_then(|dim| dim.range);
+        sizes.extend(range.map(|[least, _]| (least, size)));
+    }
+    for (name, items) in &mut assigned.lists {
+        let length = contract.lists.get(name).and_then(|list| list.length.as_ref());
+        if let Some(length) = length {
+            sizes.extend(items.iter_mut().map(|item| (length.range[0], item)));
+        }
+    }
+    let which = choices.choose(path.child("which"), sizes.len() as u64) as usize;
+    if let Some((least, size)) = sizes.into_iter().nth(which) {
+        let most = (*size / 4).clamp(1, LARGEST_STEP);
+        let by = choices.choose(path.child("by"), 2 * most as u64) as i64 - most;
+        *size = (*size + by + i64::from(by >= 0)).max(least);
+    }
+    let follows = |name: &str| {
+        contract.dims.get(name).is_some_and(|d| d.is.is_some() || d.segments.is_some())
+    };
+    assigned.dims.retain(|name, _| !follows(name));
 }

@@ -130,9 +130,14 @@ impl<'s, 'a> Judge<'s, 'a> {
     ///
     /// # Errors
     /// When the tool fails.
-    pub fn judge_module(&mut self, ptx: &str, expected: &str) -> Result<Fate, ToolError> {
+    pub fn judge_module(
+        &mut self,
+        module: &str,
+        ptx: &str,
+        expected: &str,
+    ) -> Result<Fate, ToolError> {
         let mut backend = machine(instruction_budget(self.suite.members.iter()));
-        match backend.replace_module(self.stem, ptx) {
+        match backend.replace_module(module, ptx) {
             Ok(()) => {}
             Err(BackendError::Ptx(PtxError::Parse { error, .. })) => {
                 return Ok(Fate::Rejected(error));
@@ -144,7 +149,7 @@ impl<'s, 'a> Judge<'s, 'a> {
     }
 
     /// In how many cases a survivor leaves the very bits that the kernel leaves; `None` when one
-    /// differs.
+    /// differs. A case that the kernel itself does not run shows nothing.
     ///
     /// # Errors
     /// When the tool fails.
@@ -160,18 +165,20 @@ impl<'s, 'a> Judge<'s, 'a> {
         pair.changed.replace_entry(self.stem, &mutant.entry, text)?;
         let mut cases = 0;
         for member in self.suite.reaching(&mutant.entry, mutant.block) {
-            if !pair.agrees_on(&member.prepared)? {
-                return Ok(None);
+            match pair.agrees_on(&member.prepared)? {
+                Some(true) => cases += 1,
+                Some(false) => return Ok(None),
+                None => {}
             }
-            cases += 1;
         }
         for (_, case) in further_cases(self.suite, mutant) {
             let subject = self.suite.members[0].prepared.subject;
             let Ok(prepared) = prepare(subject, &case) else { continue };
-            if !pair.agrees_on(&prepared)? {
-                return Ok(None);
+            match pair.agrees_on(&prepared)? {
+                Some(true) => cases += 1,
+                Some(false) => return Ok(None),
+                None => {}
             }
-            cases += 1;
         }
         Ok(Some(cases))
     }
@@ -191,17 +198,19 @@ struct Pair {
 }
 
 impl Pair {
-    /// Whether both leave the same bits in everything a caller sees.
-    fn agrees_on(&mut self, prepared: &Prepared<'_>) -> Result<bool, ToolError> {
+    /// Whether both leave the same bits in everything a caller sees; `None` where the kernel does not run.
+    fn agrees_on(&mut self, prepared: &Prepared<'_>) -> Result<Option<bool>, ToolError> {
         let Pair { kernel, changed, arena, expected, observed } = self;
-        for (backend, left) in [(kernel, &mut *expected), (changed, &mut *observed)] {
-            let mut session = Session { backend, arena };
-            if attempt(prepared, prepared.case.poison, &mut session)?.is_some() {
-                return Ok(false);
-            }
-            left.gather(prepared, arena);
+        let poison = prepared.case.poison;
+        if attempt(prepared, poison, &mut Session { backend: kernel, arena })?.is_some() {
+            return Ok(None);
         }
-        Ok(first_difference(prepared, expected, observed, "", "").is_none())
+        expected.gather(prepared, arena);
+        if attempt(prepared, poison, &mut Session { backend: changed, arena })?.is_some() {
+            return Ok(Some(false));
+        }
+        observed.gather(prepared, arena);
+        Ok(Some(first_difference(prepared, expected, observed, "", "").is_none()))
     }
 }
 

@@ -360,7 +360,8 @@ impl Work<'_> {
                     }
                     let fate = match named.get(at) {
                         Some(named) => {
-                            judge.judge_module(&named.ptx, named.killed_by.as_deref().unwrap_or(""))
+                            let killed_by = named.killed_by.as_deref().unwrap_or("");
+                            judge.judge_module(&named.module, &named.ptx, killed_by)
                         }
                         None => self.fate(&mut judge, &self.mutants[at - count]),
                     };

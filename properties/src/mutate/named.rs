@@ -17,6 +17,8 @@ pub struct Named {
     pub id: String,
     /// Clause, or beginning of one, that the contract says kills it.
     pub killed_by: Option<String>,
+    /// The module it stands for.
+    pub module: String,
     /// Its PTX.
     pub ptx: String,
 }
@@ -108,10 +110,15 @@ fn edit_named(root: &Path, contract: &str, mutant: &str) -> Result<Edit, CannotM
     })
 }
 
-/// The contract's source file, and the text of the edited file.
+/// The source file to compile, and the text of the edited file: an edited `.cu` is itself compiled, for a
+/// variant may have a module of its own, and for an edited header the contract's.
 fn edited(root: &Path, contract: &str, edit: &Edit) -> Result<(String, String), CannotMake> {
     let failed = |what: String| CannotMake { id: format!("{contract}.{}", edit.id), what };
-    let source = sources::find(root, contract).map_err(|e| failed(e.to_string()))?;
+    let source = if edit.file.ends_with(".cu") {
+        edit.file.clone()
+    } else {
+        sources::find(root, contract).map_err(|e| failed(e.to_string()))?
+    };
     let text = sources::read(root, &edit.file).map_err(|e| failed(e.to_string()))?;
     let places = text.matches(&edit.stands).count();
     if places != 1 {
@@ -134,7 +141,8 @@ fn made(
     let ptx = compile_with(installation, root, &source, &[(&edit.file, &changed)])
         .map_err(|what| CannotMake { id: format!("{contract}.{}", edit.id), what })?;
     let killed_by = subject.contract.mutants.get(&edit.id).map(|mutant| mutant.killed_by.clone());
-    Ok(Named { id: edit.id.clone(), killed_by, ptx })
+    let module = Path::new(&source).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Named { id: edit.id.clone(), killed_by, module, ptx })
 }
 
 fn edit_of(line: &str, contract: &str) -> Option<Edit> {
@@ -168,7 +176,7 @@ pub fn of_file(
     confined(&text).map_err(failed)?;
     let source = sources::find(root, contract).map_err(|error| failed(error.to_string()))?;
     let ptx = compile_with(installation, root, &source, &[(&source, &text)]).map_err(failed)?;
-    Ok(Named { id, killed_by: None, ptx })
+    Ok(Named { id, killed_by: None, module: contract.to_owned(), ptx })
 }
 
 /// Refuses includes that lead out of the folders the compiler is given.

@@ -9,6 +9,7 @@ mod tests;
 
 use crate::check::ToolError;
 use crate::choices::mix;
+use crate::generate::complete;
 use crate::oracle::Exercised;
 use crate::prepare::{call, missing};
 use crate::relation::{plain, skeleton};
@@ -17,7 +18,7 @@ use crate::verdict::{Disagreement, Verdict};
 use contracts::CaseScope;
 use contracts::ClauseKind;
 use contracts::case::{Case, CaseTensor, Content, Layout, StoreForm};
-use contracts::format::{Contract, Detected, ErrorKind, LayoutKind, Rejection};
+use contracts::format::{Contract, Detected, ErrorKind, LayoutKind, Rejection, Requirement};
 use contracts::geometry::Geometry;
 use edit::Edit;
 use kernels::call::Call;
@@ -142,7 +143,8 @@ fn seed_of(case: &Case, id: &str) -> u64 {
     case.dims.values().fold(seed, |seed, size| mix(seed, *size as u64))
 }
 
-/// A call whose dims break one requirement and no other.
+/// A call that breaks one requirement and no other: by the size of a dim, or, where no size does, by
+/// another word of an option, variant or type that the requirement names.
 fn broken_requirement(
     contract: &Contract,
     base: &Case,
@@ -150,6 +152,25 @@ fn broken_requirement(
     seed: u64,
 ) -> Option<(Call, String)> {
     let requirement = contract.requires.get(name)?;
+    by_sizes(contract, base, name, requirement, seed)
+        .or_else(|| by_words(contract, base, name, requirement, seed))
+}
+
+/// Whether a case breaks this requirement, and this one alone.
+fn breaks_only(contract: &Contract, case: &Case, name: &str) -> bool {
+    let scope = CaseScope::new(contract, case);
+    contract.requires.iter().all(|(other, requirement)| {
+        requirement.that.eval_bool(&scope).is_ok_and(|holds| holds != (other == name))
+    })
+}
+
+fn by_sizes(
+    contract: &Contract,
+    base: &Case,
+    name: &str,
+    requirement: &Requirement,
+    seed: u64,
+) -> Option<(Call, String)> {
     let dims: Vec<&str> =
         requirement.that.names().into_iter().filter(|dim| base.dims.contains_key(*dim)).collect();
     // A limit is passed by one, a multiple missed by little.
@@ -164,22 +185,71 @@ fn broken_requirement(
             (-2..=2).map(|step| now + step).chain([0, 1, 2, 3, 5]).chain(limits.iter().copied());
         tries.extend(near.filter(|size| *size >= 0 && *size != now).map(|size| (*dim, size)));
     }
-    if tries.is_empty() {
-        return None;
-    }
-    let first = (seed % tries.len() as u64) as usize;
-    tries.rotate_left(first);
-    tries.into_iter().find_map(|(dim, size)| {
+    rotated(tries, seed).into_iter().find_map(|(dim, size)| {
         let mut case = base.clone();
         *case.dims.get_mut(dim)? = size;
-        let scope = CaseScope::new(contract, &case);
-        let only_it = contract.requires.iter().all(|(other, requirement)| {
-            requirement.that.eval_bool(&scope).is_ok_and(|holds| holds != (other == name))
-        });
+        let only_it = breaks_only(contract, &case, name);
         let (case, geometry) = only_it.then(|| laid_out(contract, case)).flatten()?;
         let was = base.dims[dim];
         Some((call(contract, &case, &geometry), format!("{dim} set from {was} to {size}")))
     })
+}
+
+/// Another word brings and takes away the tensors that hang on it; sizes stay.
+fn by_words(
+    contract: &Contract,
+    base: &Case,
+    name: &str,
+    requirement: &Requirement,
+    seed: u64,
+) -> Option<(Call, String)> {
+    let tries =
+        requirement.that.names().into_iter().flat_map(|name| words_instead(contract, base, name));
+    rotated(tries.collect(), seed).into_iter().find_map(|(case, what)| {
+        let mut case = case;
+        complete(contract, &mut case).ok()?;
+        let sized = (&case.dims, &case.lists) == (&base.dims, &base.lists);
+        let only_it = sized && breaks_only(contract, &case, name);
+        let (case, geometry) =
+            only_it.then(|| laid_out(contract, plain_case(contract, &case))).flatten()?;
+        Some((call(contract, &case, &geometry), what))
+    })
+}
+
+/// The case with each other word that the contract has for this option, variant or type.
+fn words_instead(contract: &Contract, base: &Case, name: &str) -> Vec<(Case, String)> {
+    let mut edited = Vec::new();
+    let mut add = |was: &str, now: &str, edit: &dyn Fn(&mut Case)| {
+        if was != now {
+            let mut case = base.clone();
+            edit(&mut case);
+            edited.push((case, format!("{name} set from {was} to {now}")));
+        }
+    };
+    if let (Some(was), Some(words)) = (base.options.get(name), contract.options.get(name)) {
+        for word in words {
+            add(was, word, &|case| _ = case.options.insert(name.to_owned(), word.clone()));
+        }
+    }
+    if let (Some(was), Some(variant)) = (base.variants.get(name), contract.variants.get(name)) {
+        for word in &variant.values {
+            add(was, &word.0, &|case| _ = case.variants.insert(name.to_owned(), word.0.clone()));
+        }
+    }
+    if let (Some(was), Some(types)) = (base.dtypes.get(name), contract.dtypes.get(name)) {
+        for dtype in types {
+            let insert = |case: &mut Case| _ = case.dtypes.insert(name.to_owned(), *dtype);
+            add(was.name(), dtype.name(), &insert);
+        }
+    }
+    edited
+}
+
+/// The same, from another place on.
+fn rotated<T>(mut tries: Vec<T>, seed: u64) -> Vec<T> {
+    let first = (seed % tries.len().max(1) as u64) as usize;
+    tries.rotate_left(first);
+    tries
 }
 
 /// The case with its tensors in memory. Rows that would begin where the contract does not let them are

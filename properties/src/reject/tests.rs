@@ -2,6 +2,7 @@ use super::*;
 use crate::choices::Seeded;
 use crate::generate::draw;
 use crate::subject::{canary, subjects};
+use contracts::dtype::DType;
 use kernels::launch::Plan;
 use std::collections::BTreeMap;
 
@@ -94,4 +95,79 @@ fn an_unknown_clause_is_an_error_that_names_it() {
     let error = examine("rejects.nothing", subject, &case, &mut Exercised::default());
     let error = error.expect_err("no such clause");
     assert!(error.to_string().contains("`rejects.nothing`"), "{error}");
+}
+
+/// Of a plan that knows what goes together, one that checks neither, and one that forgets the type.
+#[test]
+fn a_requirement_on_words_alone_is_broken_by_another_word() {
+    const CONTRACT: &str = "\
+contract: narrow_rows
+version: 1
+kind: kernel
+summary: Rows stored narrower.
+spec: none
+dtypes: {io: [f32, bf16]}
+options: {overflow: [infinite, stops], weights: [none, given]}
+dims:
+  R: {range: [1, 4]}
+requires:
+  stops_in_bf16:  {that: \"overflow == infinite or io == bf16\", else: dtype}
+  weights_in_f32: {that: \"weights == none or io == f32\", else: shape}
+tensors:
+  x: {access: read, dtype: io, shape: [R], domain: any, values: [{normal: 1.0}]}
+  w: {access: read, when: \"weights == given\", dtype: f32, shape: [R], domain: any, values: [{normal: 1.0}]}
+  y: {access: write, dtype: io, shape: [R]}
+tolerance:
+  y: {all: {bits: {}}}
+history: []
+";
+    fn refused(call: &Call, knows_types: bool) -> Result<Plan, kernels::call::Rejection> {
+        let refusal = |kind, argument| Err(kernels::call::Rejection::new(kind, argument, "no"));
+        let x = call.tensor("x")?;
+        if knows_types && call.word("overflow")? == "stops" && x.dtype != DType::BF16 {
+            return refusal(ErrorKind::Dtype, "x");
+        }
+        if call.word("weights")? == "given" {
+            call.tensor("w")?;
+            if x.dtype != DType::F32 {
+                return refusal(ErrorKind::Shape, "w");
+            }
+        }
+        Ok(Plan::default())
+    }
+    let contract = contracts::parse_contract(CONTRACT, "narrow_rows.yaml").expect("it loads");
+    let contract: &'static Contract = Box::leak(Box::new(contract));
+    let canary = canary().expect("the canary loads");
+    let (clauses, rejections) =
+        (contracts::clause::clauses(contract), vec!["requires.stops_in_bf16".to_owned()]);
+    let strict = Subject {
+        contract,
+        plan: |call| refused(call, true),
+        clauses,
+        rejections,
+        ..canary.clone()
+    };
+    let lax = Subject { plan: |call| refused(call, false), ..strict.clone() };
+    let mut seen = BTreeMap::new();
+    for seed in 0..200 {
+        let Ok(draw) = draw(&strict, &mut Seeded { seed }) else { continue };
+        for id in ["requires.stops_in_bf16", "requires.weights_in_f32"] {
+            let ask = |subject: &Subject| {
+                let mut exercised = Exercised::default();
+                let refusal = examine(id, subject, &draw.case, &mut exercised).expect("an answer");
+                (refusal, exercised.has(subject, id))
+            };
+            let (held, made) = ask(&strict);
+            assert_eq!(held == Refusal::Held, made, "{id}: {held:?}");
+            let (of_lax, _) = ask(&lax);
+            let found = matches!(&of_lax, Refusal::Failed(Verdict::Disagree(found))
+                if found.clause == id && found.note.contains(" set from "));
+            assert_eq!(found, made && id == "requires.stops_in_bf16", "{id}: {of_lax:?}");
+            *seen.entry((id, made)).or_insert(0) += 1;
+        }
+    }
+    // A case of two words that break nothing together with any other cannot be edited so.
+    for key in ["requires.stops_in_bf16", "requires.weights_in_f32"] {
+        assert!(seen.get(&(key, true)).is_some_and(|made| *made > 20), "{seen:?}");
+    }
 }

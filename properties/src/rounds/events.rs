@@ -117,15 +117,21 @@ pub struct NoEvent {
     what: String,
 }
 
+impl NoEvent {
+    /// What would be right.
+    pub const REMEDY: &str = "write `s0 prefill 4`, `s0 decode`, `s0 begin 4`, `s0 verify [!K]`, \
+        `s0 commit 3 [!K|!!K]`, `s0 abort [!!K]`, `s0 drop [!unwind]`, `s0 release` or `s0 acquire`; \
+        after verify, commit and abort `stale` may follow";
+
+    /// The line, and what is wrong with it.
+    pub fn what(&self) -> String {
+        format!("`{}`: {}", self.line, self.what)
+    }
+}
+
 impl fmt::Display for NoEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}`: {}; write `s0 prefill 4`, `s0 decode`, `s0 begin 4`, `s0 verify [!K]`, `s0 commit 3 \
-             [!K|!!K]`, `s0 abort [!!K]`, `s0 drop [!unwind]`, `s0 release` or `s0 acquire`; after verify, \
-             commit and abort `stale` may follow",
-            self.line, self.what
-        )
+        write!(f, "{}; {}", self.what(), NoEvent::REMEDY)
     }
 }
 

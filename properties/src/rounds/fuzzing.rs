@@ -4,8 +4,9 @@
 
 use super::events::Event;
 use super::generate::history_of_bytes;
-use super::history::History;
+use super::history::{History, Rollback};
 use super::machine::{Machine, script};
+use super::modes::Happened;
 use super::shrink::shrink;
 use super::store::write;
 use super::violation::Violation;
@@ -59,15 +60,26 @@ impl RoundHarness {
     }
 
     fn examine(&mut self, history: &History) -> Option<Violation> {
+        let mut happened = Happened::default();
+        let violation = self.drive(history, &mut happened);
+        if violation.is_some() || history.setup.rollback != Rollback::WriteOnAccept {
+            return violation;
+        }
+        happened.by_snapshots(history.setup, self.planted, &mut self.backend)
+    }
+
+    /// Runs the events, each a feature of the input by its state and outcome.
+    fn drive(&mut self, history: &History, happened: &mut Happened) -> Option<Violation> {
         let mut machine = match Machine::new(&mut self.backend, history.setup, self.planted) {
             Ok(machine) => machine,
             Err(violation) => return Some(violation),
         };
-        for step in &history.steps {
+        for (at, step) in history.steps.iter().enumerate() {
             let stage = machine.slot(step.sequence.into()).map_or(0, |slot| 1 + slot.stage as u64);
             match machine.apply(step) {
                 Ok(did) => {
-                    guidance::count_feature(feature(&step.event) << 8 | stage << 4 | did as u64)
+                    guidance::count_feature(feature(&step.event) << 8 | stage << 4 | did as u64);
+                    happened.note(&machine, at, step, did);
                 }
                 Err(violation) => return Some(violation),
             }

@@ -8,8 +8,11 @@ use reference::transaction::Shape;
 pub use kernels::transaction::Rollback;
 
 /// The contract's word for each way to undo a round.
-pub(super) const ROLLBACKS: [(&str, Rollback); 2] =
-    [("checkpoint", Rollback::Checkpoint), ("snapshot", Rollback::Snapshot)];
+pub(super) const ROLLBACKS: [(&str, Rollback); 3] = [
+    ("checkpoint", Rollback::Checkpoint),
+    ("snapshot", Rollback::Snapshot),
+    ("write_on_accept", Rollback::WriteOnAccept),
+];
 /// Channels of a head: the least the kernels have.
 const HEAD_DIM: u64 = 32;
 /// Elements of a row of keys and values.

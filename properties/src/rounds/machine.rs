@@ -4,7 +4,8 @@
 
 use super::events::{Event, Failure, Step};
 use super::failing::Failing;
-use super::history::{History, Setup};
+use super::history::{History, Rollback, Setup};
+use super::modes::Happened;
 use super::rows::{Rows, certain, proposals};
 use super::violation::{Invariant, Violation};
 use kernels::backend::{Backend, Fault};
@@ -55,16 +56,39 @@ pub struct Run {
     pub violation: Option<Violation>,
 }
 
-/// Runs a history.
+/// Runs a history; one undone by write on accept that keeps its promises, by snapshots too.
 pub fn run(history: &History, planted: Option<Planted>, backend: &mut dyn Backend) -> Run {
+    let mut happened = Happened::default();
+    let run = run_noting(history, planted, backend, |machine, at, step, did| {
+        if history.setup.rollback == Rollback::WriteOnAccept {
+            happened.note(machine, at, step, did);
+        }
+    });
+    if run.violation.is_some() {
+        return run;
+    }
+    let violation = happened.by_snapshots(history.setup, planted, backend);
+    Run { violation, ..run }
+}
+
+/// Runs a history, and tells of each event that kept its promises: its number, and what became of it.
+pub fn run_noting<'b>(
+    history: &History,
+    planted: Option<Planted>,
+    backend: &'b mut dyn Backend,
+    mut note: impl FnMut(&Machine<'b>, usize, &Step, Did),
+) -> Run {
     let mut did = Vec::with_capacity(history.steps.len());
     let mut machine = match Machine::new(backend, history.setup, planted) {
         Ok(machine) => machine,
         Err(violation) => return Run { did, violation: Some(violation) },
     };
-    for step in &history.steps {
+    for (at, step) in history.steps.iter().enumerate() {
         match machine.apply(step) {
-            Ok(one) => did.push(one),
+            Ok(one) => {
+                note(&machine, at, step, one);
+                did.push(one);
+            }
             Err(violation) => return Run { did, violation: Some(violation) },
         }
     }
@@ -318,7 +342,9 @@ impl<'a> Machine<'a> {
             // Dropping a resolved round is nothing.
             self.labels[own].round = None;
         }
-        if let (Ok(()), Event::Commit(_, Some(_)), Err(error)) = (expected, step.event, &seen) {
+        if let (Ok(()), Event::Commit(_, Some(_)), Err(error)) = (expected, step.event, &seen)
+            && self.fired()
+        {
             let what =
                 format!("one launch failed, which a second try mends; the answer is {error}");
             return Err(self.broken(Invariant::NeverMixed, what));

@@ -11,6 +11,7 @@ mod fuzzing;
 mod generate;
 mod history;
 mod machine;
+mod modes;
 mod protocol;
 mod rows;
 mod search;

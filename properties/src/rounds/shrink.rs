@@ -3,7 +3,7 @@
 //! at the limit of tries.
 
 use super::events::{Event, Step};
-use super::history::{History, Setup};
+use super::history::{History, ROLLBACKS, Setup};
 use super::machine::run;
 use super::violation::{Invariant, Violation};
 use contracts::dtype::DType;
@@ -114,8 +114,17 @@ impl Shrinker<'_> {
             }
         }
         let plain = Setup::PLAIN;
-        let edits: [fn(&mut Setup, Setup); 6] = [
-            |setup, plain| setup.rollback = plain.rollback,
+        for (_, rollback) in ROLLBACKS {
+            if rollback == self.found.history.setup.rollback {
+                break;
+            }
+            let mut history = self.found.history.clone();
+            history.setup.rollback = rollback;
+            if self.keep(history) {
+                break;
+            }
+        }
+        let edits: [fn(&mut Setup, Setup); 5] = [
             |setup, _| setup.io = DType::F32,
             |setup, _| setup.state = DType::F32,
             |setup, plain| setup.gdn_layers = plain.gdn_layers,

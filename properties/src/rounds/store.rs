@@ -2,7 +2,7 @@
 //! has and the script, one line an event. A file that says which wrong transaction it is about must still
 //! fail with that one planted, and pass without it; any other must pass.
 
-use super::events::Step;
+use super::events::{NoEvent, Step};
 use super::history::{History, ROLLBACKS, Rollback, Setup};
 use super::machine::{run, script};
 use super::protocol::protocol;
@@ -23,7 +23,10 @@ const LIMIT_BYTES: u64 = 64 << 10;
 
 /// A file, field by field.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a map with case, contract, version, found, dtypes, options, dims and script"
+)]
 struct Stored {
     case: u64,
     contract: String,
@@ -168,23 +171,18 @@ pub fn read(path: &Path) -> Result<StoredHistory, CorpusError> {
 
 fn parse(text: &str, file: &str) -> Result<StoredHistory, ContractError> {
     let stored: Stored = contracts::load::parse_yaml(text, file)?;
-    let wrong = |field: &str, what: String, remedy: &str| ContractError {
-        file: file.to_owned(),
-        line: None,
-        path: field.to_owned(),
-        what,
-        remedy: remedy.to_owned(),
+    let wrong = |field: &str, what: String, remedy: &str| {
+        contracts::load::placed(text, file, field.to_owned(), what, remedy.to_owned())
     };
-    if (stored.case, stored.version) != (1, 1) || stored.contract != CONTRACT {
-        let what = format!(
-            "case {}, contract `{}`, version {}",
-            stored.case, stored.contract, stored.version
-        );
-        return Err(wrong(
-            "contract",
-            what,
-            "only case 1 of speculative_round, version 1, is known",
-        ));
+    for (field, given, known) in [
+        ("case", stored.case.to_string(), "1"),
+        ("contract", stored.contract.clone(), CONTRACT),
+        ("version", stored.version.to_string(), "1"),
+    ] {
+        if given != known {
+            let what = format!("`{given}` is not what is read here");
+            return Err(wrong(field, what, &format!("write {field}: {known}")));
+        }
     }
     let clause = &stored.found.clause;
     let invariant = clause.strip_prefix("invariants.").and_then(Invariant::named);
@@ -242,13 +240,13 @@ fn parse(text: &str, file: &str) -> Result<StoredHistory, ContractError> {
     }
     let mut steps = Vec::with_capacity(stored.script.len());
     for (at, line) in stored.script.iter().enumerate() {
-        let step: Step = line.parse().map_err(|error: super::events::NoEvent| {
-            wrong(&format!("script.{at}"), error.to_string(), "write an event")
+        let step: Step = line.parse().map_err(|error: NoEvent| {
+            wrong(&format!("script[{at}]"), error.what(), NoEvent::REMEDY)
         })?;
         if step.sequence >= dims.sequences {
             let what = format!("`{line}` is of a sequence there is not");
             let remedy = format!("there are {}, from s0 on", dims.sequences);
-            return Err(wrong(&format!("script.{at}"), what, &remedy));
+            return Err(wrong(&format!("script[{at}]"), what, &remedy));
         }
         steps.push(step);
     }
@@ -317,15 +315,21 @@ mod tests {
     fn nonsense_names_its_field() {
         let good = body(&history_of_seed(3), Invariant::Restores, Some(Planted::DropIsNoop));
         for (from, to, field) in [
-            ("case: 1", "case: 2", "contract"),
+            ("case: 1", "case: 2", "x:1: case: `2`"),
+            ("contract: spec", "contract: [spec]\nx: spec", "x:2: contract"),
+            (
+                "version: 1",
+                "version: 9",
+                "x:3: version: `9` is not what is read here; write version: 1",
+            ),
             ("invariants.restores", "restores", "found.clause"),
             ("drop_is_noop", "drop_is_nope", "found.planted"),
             ("rollback: ", "rollback: un", "options.rollback"),
             ("sequences: ", "sequences: 9", "dims.sequences"),
             ("capacity: ", "capacity: 1", "dims.capacity"),
             ("gdn_layers: ", "gdn_layers: 7", "dims.gdn_layers"),
-            ("  - s", "  - t", "script.0"),
-            ("  - s", "  - s7 decode\n  - s", "script.0"),
+            ("  - s", "  - t", "x:9: script[0]"),
+            ("  - s", "  - s7 decode\n  - s", "x:9: script[0]"),
         ] {
             assert!(good.contains(from), "{good}");
             let text = good.replacen(from, to, 1);

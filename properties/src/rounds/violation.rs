@@ -33,6 +33,8 @@ pub enum Invariant {
     Refusals,
     /// What is legal happens.
     Happens,
+    /// I11: write on accept and snapshots leave the same.
+    ModesAgree,
 }
 
 impl Invariant {
@@ -52,6 +54,7 @@ impl Invariant {
         ("fresh_slot", Invariant::FreshSlot),
         ("refusals", Invariant::Refusals),
         ("happens", Invariant::Happens),
+        ("modes_agree", Invariant::ModesAgree),
     ];
 
     /// The one of this name.

@@ -9,15 +9,17 @@ mod rows;
 use contracts::case_yaml::{read_case, write_case};
 use kernels::backend::Backend;
 use kernels::backend::vm::VmBackend;
+use kernels::transaction::Planted;
 use properties::check::{Workspace, check};
 use properties::choices::{Seeded, mix};
 use properties::corpus;
 use properties::counters::Counters;
 use properties::generate;
+use properties::rounds::{self, MeaningOfRound, Search};
 use properties::search::shrink_on;
 use properties::shrink::Shrunk;
 use properties::subject::{Subject, planted, subject};
-use rows::{Bug, On, ROUNDS, ROWS};
+use rows::{Bug, On, ROUNDS, ROWS, RoundBug};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -172,30 +174,38 @@ fn stored_mutants_are_fresh() {
     }
 }
 
-/// The kinds that the speculative round shows are shown there, once it is here.
-#[test]
-fn what_the_speculative_round_shows_is_there() {
-    for line in rounds() {
-        assert!(ROUNDS.iter().any(|(kind, _)| *kind == line[0]), "{line:?}");
-        let script = corpora().join("speculative_round").join(&line[3]);
-        assert!(script.is_file(), "{} is not there", script.display());
-    }
+/// A wrong round, found and made small.
+struct FoundRound {
+    clause: String,
+    events: String,
+    histories: u64,
+    seconds: f64,
+}
+
+/// Draws histories until one shows the wrong transaction; the stored one does, too, and is as small.
+fn find_round(bug: &RoundBug) -> FoundRound {
+    let planted = Planted::named(bug.planted);
+    let started = Instant::now();
+    let plan = Search { seed: 1, histories: 10_000, limit: SHRINK_LIMIT, planted };
+    let mut backend = VmBackend::new();
+    let (histories, _, found) = rounds::search(plan, &mut backend);
+    let seconds = started.elapsed().as_secs_f64();
+    let found = found.unwrap_or_else(|| panic!("{} is not found", bug.planted)).shrunk;
+    let stored = corpora().join("speculative_round").join(bug.stored).with_extension("yaml");
+    let read = rounds::read(&stored).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(read.planted, planted, "{}", stored.display());
+    assert_eq!(read.invariant, found.violation.invariant, "{}", stored.display());
+    assert_eq!(read.history.steps, found.history.steps, "{}", stored.display());
+    let replays = rounds::replay(&stored, &mut [Box::new(backend)]);
+    let replays = replays.unwrap_or_else(|error| panic!("{error}"));
+    assert!(replays.iter().all(|one| one.meaning == MeaningOfRound::Passes), "{replays:?}");
+    let events: Vec<String> = read.history.steps.iter().map(|step| step.to_string()).collect();
+    let clause = format!("invariants.{}", read.invariant.name());
+    FoundRound { clause, events: events.join(", "), histories, seconds }
 }
 
 fn corpora() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpora")
-}
-
-/// Kind, mutant, clause, script and seconds of what the speculative round shows.
-fn rounds() -> Vec<Vec<String>> {
-    let table = corpora().join("speculative_round/known_bugs.tsv");
-    let text = std::fs::read_to_string(table).unwrap_or_default();
-    let fields = |line: &str| line.split('\t').map(str::to_owned).collect::<Vec<_>>();
-    text.lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(fields)
-        .filter(|f| f.len() == 5)
-        .collect()
 }
 
 fn document(lines: &[(&Bug, Found)]) -> String {
@@ -224,20 +234,14 @@ fn document(lines: &[(&Bug, Found)]) -> String {
             found.seconds
         );
     }
-    let rounds = rounds();
-    for (kind, what) in ROUNDS {
-        match rounds.iter().find(|line| line[0] == *kind) {
-            Some(line) => {
-                let _ = writeln!(
-                    out,
-                    "| {kind} | `{}` | `{}` | [{what}](../corpora/speculative_round/{}) | | {} |",
-                    line[1], line[2], line[3], line[4]
-                );
-            }
-            None => {
-                let _ = writeln!(out, "| {kind} | | | not here yet: {what} | | |");
-            }
-        }
+    for bug in ROUNDS {
+        let FoundRound { clause, events, histories, seconds } = find_round(bug);
+        let _ = writeln!(
+            out,
+            "| {} | `{}` | `{clause}` | [{events}](../corpora/speculative_round/{}.yaml) | {histories} | \
+             {seconds:.2} |",
+            bug.kind, bug.planted, bug.stored
+        );
     }
     out
 }

@@ -194,9 +194,29 @@ pub const ROWS: &[Bug] = &[
     },
 ];
 
-/// Kinds that need a history of events: `corpora/speculative_round` shows them.
-pub const ROUNDS: &[(&str, &str)] = &[
-    ("rollback of a state", "commit of three rows, then a plain step"),
-    ("rollback of a window", "commit of one of four rows, then a step"),
-    ("reuse of a slot", "release, reuse, compare with a fresh run"),
+/// A kind that needs a history of events.
+pub struct RoundBug {
+    pub kind: &'static str,
+    /// The wrong transaction.
+    pub planted: &'static str,
+    /// The stored history, under `corpora/speculative_round`.
+    pub stored: &'static str,
+}
+
+pub const ROUNDS: &[RoundBug] = &[
+    RoundBug {
+        kind: "rollback of a state",
+        planted: "snapshot_late",
+        stored: "same_rows-669ec8f6",
+    },
+    RoundBug {
+        kind: "rollback of a window",
+        planted: "conv_not_rolled_back",
+        stored: "same_rows-4b12a9c9",
+    },
+    RoundBug {
+        kind: "reuse of a slot",
+        planted: "slot_reuse_leaks",
+        stored: "fresh_slot-8e1cc95d",
+    },
 ];

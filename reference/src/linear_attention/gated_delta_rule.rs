@@ -20,7 +20,15 @@
 //! D_t = α_t R_{t−1} + β_t(α_t R_{t−1}|k_t|)|k_t|ᵀ      R_t = (1 + u)D_t + max(|S_t|, η)      R_0 = 0
 //! ```
 //!
-//! of S_t before its own rounding (D) and after it (R); of the output `scale · R_t |q_t|`.
+//! of S_t before its own rounding (D) and after it (R); of the output `scale · R_t |q_t|`. Decays that a
+//! kernel computes err as well, the same way in every row where they are equal; in units of their relative
+//! error those add up to
+//!
+//! ```text
+//! C_t = α_t E_{t−1} + β_t(α_t E_{t−1}|k_t|)|k_t|ᵀ      E_t = C_t + |S_t|      E_0 = |S_0|
+//! ```
+//!
+//! of S_t; of the output `scale · C_t |q_t|`.
 
 use crate::{Expected, Outputs};
 use contracts::dtype::DType;
@@ -164,8 +172,12 @@ pub struct Recurrence {
     pub s_by_row_paths: Vec<f64>,
     /// Its D, likewise.
     pub s_by_row_drift: Vec<f64>,
+    /// Its C, likewise.
+    pub s_by_row_decays: Vec<f64>,
     /// scale · R|q|, `[rows,Hv,Dv]`; empty unless the states after each row are asked for.
     pub o_drift: Vec<f64>,
+    /// scale · C|q|, likewise.
+    pub o_decays: Vec<f64>,
 }
 
 /// Advances every sequence from its slot of `initial` (`[slots,Hv,Dv,Dk]`), or from zero without one.
@@ -222,7 +234,9 @@ fn recurrence(
         s_by_row: vec![0.0; kept_count],
         s_by_row_paths: vec![0.0; kept_count],
         s_by_row_drift: vec![0.0; kept_count],
+        s_by_row_decays: vec![0.0; kept_count],
         o_drift: vec![0.0; if kept.is_some() { rows.v.len() } else { 0 }],
+        o_decays: vec![0.0; if kept.is_some() { rows.v.len() } else { 0 }],
     };
     for sequence in sequences {
         let Some(slot) = sequence.slot else { continue };
@@ -270,7 +284,8 @@ impl Head<'_> {
                     let kept = at..at + lanes * key_dim;
                     store(&tile.state, &mut result.s_by_row[kept.clone()]);
                     store(&tile.paths, &mut result.s_by_row_paths[kept.clone()]);
-                    store(&tile.drift, &mut result.s_by_row_drift[kept]);
+                    store(&tile.rounding.now, &mut result.s_by_row_drift[kept.clone()]);
+                    store(&tile.decaying.now, &mut result.s_by_row_decays[kept]);
                 }
             }
             let stored = state.start..state.start + lanes * key_dim;
@@ -311,9 +326,10 @@ impl Head<'_> {
             result.o_paths_gamma[at] = result.o_paths[at] * gamma;
         }
         if let Some(kept) = self.kept {
-            let read_rounded = tile.round(kept, gate, k, q);
+            let (rounded, decays) = tile.carry_errors(kept, gate, k, q);
             for (at, lane) in values.zip(0..) {
-                result.o_drift[at] = self.rows.scale.abs() * read_rounded[lane];
+                result.o_drift[at] = self.rows.scale.abs() * rounded[lane];
+                result.o_decays[at] = self.rows.scale.abs() * decays[lane];
             }
         }
     }
@@ -382,24 +398,56 @@ fn rounding_walk(gates: &[Gate<'_>], key_dim: usize) -> f64 {
     0.42 * 2f64.powi(-24) * effective_rows.sqrt()
 }
 
-/// `LANES` value rows of S, M, D and R, transposed to `[Dk][LANES]`; D and R only of a kept state.
+/// `LANES` value rows of S, M and the carried errors, transposed to `[Dk][LANES]`; errors only of a state
+/// that is kept row by row.
 struct Tile {
     state: Vec<[f64; LANES]>,
     paths: Vec<[f64; LANES]>,
-    drift: Vec<[f64; LANES]>,
-    rounded: Vec<[f64; LANES]>,
+    /// D and R.
+    rounding: Carried,
+    /// C and E.
+    decaying: Carried,
     largest: f64,
+}
+
+/// Errors of a state that the rule carries on: what has come of earlier rows' `now`, and what the next row
+/// takes over.
+struct Carried {
+    now: Vec<[f64; LANES]>,
+    next: Vec<[f64; LANES]>,
+}
+
+impl Carried {
+    fn new(key_dim: usize) -> Carried {
+        Carried { now: vec![[0.0; LANES]; key_dim], next: vec![[0.0; LANES]; key_dim] }
+    }
+
+    /// The rule's absolute terms over what the row takes over.
+    fn advance(&mut self, (decay, beta): (&[f64], f64), k: &[f64]) {
+        let mut recalled = [0.0; LANES];
+        for (next, (&k, &alpha)) in self.next.iter().zip(k.iter().zip(decay)) {
+            for lane in 0..LANES {
+                recalled[lane] += alpha * next[lane] * k.abs();
+            }
+        }
+        for (key, now) in self.now.iter_mut().enumerate() {
+            for lane in 0..LANES {
+                let written = beta.abs() * recalled[lane] * k[key].abs();
+                now[lane] = decay[key] * self.next[key][lane] + written;
+            }
+        }
+    }
 }
 
 impl Tile {
     fn new(key_dim: usize, kept: Option<StateType>) -> Tile {
         let zero = vec![[0.0; LANES]; key_dim];
-        let of_kept = vec![[0.0; LANES]; if kept.is_some() { key_dim } else { 0 }];
+        let carried_dim = if kept.is_some() { key_dim } else { 0 };
         Tile {
             state: zero.clone(),
             paths: zero,
-            drift: of_kept.clone(),
-            rounded: of_kept,
+            rounding: Carried::new(carried_dim),
+            decaying: Carried::new(carried_dim),
             largest: kept.map_or(f64::INFINITY, |kept| kept.largest),
         }
     }
@@ -411,6 +459,9 @@ impl Tile {
                 state[lane] = *value;
                 paths[lane] = value.abs();
             }
+        }
+        for (next, paths) in self.decaying.next.iter_mut().zip(&self.paths) {
+            *next = *paths;
         }
     }
 
@@ -448,36 +499,29 @@ impl Tile {
             std::array::from_fn(|lane| beta.abs() * (v[lane].abs() + recalled_paths[lane]));
         // M follows the same recurrence as S, with absolute terms.
         let read = write_and_read(&mut self.state, decay, delta, k, q, |x| x);
-        let read = if self.saturate() { read_again(&self.state, q) } else { read };
+        let read = if self.saturate() { read_row(&self.state, q, |x| x) } else { read };
         let read_paths = write_and_read(&mut self.paths, decay, delta_paths, k, q, f64::abs);
         (read, read_paths)
     }
 
-    /// D and R of the row that the state just advanced by; returns R_t |q|, not yet scaled.
-    fn round(
+    /// The errors of the row that the state just advanced by; returns R_t |q| and C_t |q|, not yet scaled.
+    fn carry_errors(
         &mut self,
         kept: StateType,
-        (decay, beta): (&[f64], f64),
+        gate: (&[f64], f64),
         k: &[f64],
         q: &[f64],
-    ) -> [f64; LANES] {
-        let mut recalled = [0.0; LANES];
-        for (rounded, (&k, &alpha)) in self.rounded.iter().zip(k.iter().zip(decay)) {
+    ) -> ([f64; LANES], [f64; LANES]) {
+        self.rounding.advance(gate, k);
+        self.decaying.advance(gate, k);
+        for (key, state) in self.state.iter().enumerate() {
             for lane in 0..LANES {
-                recalled[lane] += alpha * rounded[lane] * k.abs();
+                let drift = self.rounding.now[key][lane];
+                self.rounding.next[key][lane] = kept.rounded(drift, state[lane]);
+                self.decaying.next[key][lane] = self.decaying.now[key][lane] + state[lane].abs();
             }
         }
-        let mut read = [0.0; LANES];
-        for key in 0..k.len() {
-            for lane in 0..LANES {
-                let written = beta.abs() * recalled[lane] * k[key].abs();
-                let drift = decay[key] * self.rounded[key][lane] + written;
-                self.drift[key][lane] = drift;
-                self.rounded[key][lane] = kept.rounded(drift, self.state[key][lane]);
-                read[lane] += self.rounded[key][lane] * q[key].abs();
-            }
-        }
-        read
+        (read_row(&self.rounding.next, q, f64::abs), read_row(&self.decaying.now, q, f64::abs))
     }
 }
 
@@ -490,12 +534,12 @@ fn store(tile: &[[f64; LANES]], rows: &mut [f64]) {
     }
 }
 
-/// X·q.
-fn read_again(tile: &[[f64; LANES]], q: &[f64]) -> [f64; LANES] {
+/// X·q, with `part` applied to q.
+fn read_row(tile: &[[f64; LANES]], q: &[f64], part: impl Fn(f64) -> f64) -> [f64; LANES] {
     let mut read = [0.0; LANES];
     for (elements, &q) in tile.iter().zip(q) {
         for lane in 0..LANES {
-            read[lane] += elements[lane] * q;
+            read[lane] += elements[lane] * part(q);
         }
     }
     read

@@ -8,7 +8,8 @@
 //!
 //! Magnitudes: `paths` of δ is β(|v| + α M_{t−1}|k|), M as in `gated_delta_rule`; of a folded state it is
 //! the same sum with |δ||k|; `stored`, in roundoffs of the state's type, is R of an output, β α R_{t−1}|k|
-//! of δ, D of a state; `exponential` of α is α where it is computed.
+//! of δ, D of a state; `decays`, of computed decays alone, is C, and β α E_{t−1}|k| of δ; `exponential` of α
+//! is α where it is computed.
 
 use super::gated_delta_rule::{
     HeadMap, Heads, Recurrence, Sequence, StateType, gated_delta_rule_by_row,
@@ -49,23 +50,25 @@ pub fn gdn_write_on_accept(inputs: &Inputs) -> Outputs {
 }
 
 /// Values that narrow states were read for, or that are one.
-fn carried(Carried { value, paths, stored }: Carried) -> Expected {
-    let magnitudes = vec![("paths", paths), ("stored", stored)];
+fn carried(Carried { value, paths, stored, decays }: Carried) -> Expected {
+    let magnitudes = vec![("paths", paths), ("stored", stored), ("decays", decays)];
     Expected::Real { value, magnitudes, measures: Vec::new() }
 }
 
-/// Numbers with their magnitudes `paths` and `stored`.
+/// Numbers with their magnitudes.
 struct Carried {
     value: Vec<f64>,
     paths: Vec<f64>,
     stored: Vec<f64>,
+    decays: Vec<f64>,
 }
 
 impl Carried {
     /// What is given, exactly.
     fn of_initial(value: Vec<f64>) -> Carried {
         let paths = value.iter().map(|value| value.abs()).collect();
-        Carried { paths, stored: vec![0.0; value.len()], value }
+        let exact = vec![0.0; value.len()];
+        Carried { value, paths, stored: exact.clone(), decays: exact }
     }
 }
 
@@ -123,6 +126,7 @@ impl<'a> Verify<'a> {
             value: self.rows.o.clone(),
             paths: self.rows.o_paths.clone(),
             stored: self.rows.o_drift.clone(),
+            decays: self.computed(&self.rows.o_decays),
         };
         vec![
             ("o", carried(o)),
@@ -131,6 +135,12 @@ impl<'a> Verify<'a> {
             ("stash_key", Expected::Bits(keys.collect())),
             ("engaged", Expected::Bits(engaged)),
         ]
+    }
+
+    /// The errors of decays, none where the decay itself is given.
+    fn computed(&self, errors: &[f64]) -> Vec<f64> {
+        let computed = if self.inputs.word("gate_form") == "log" { 1.0 } else { 0.0 };
+        errors.iter().map(|error| computed * error).collect()
     }
 
     /// δ, `[rows,Hv,Dv]`.
@@ -156,6 +166,7 @@ impl<'a> Verify<'a> {
                         delta.value[out] = beta * (rows.v[out] - alpha * dot(&before.value, |x| x));
                         delta.paths[out] = beta * (rows.v[out].abs() + recalled_paths);
                         delta.stored[out] = beta * alpha * dot(&before.stored, f64::abs);
+                        delta.decays[out] = beta * alpha * dot(&before.decays, f64::abs);
                     }
                 }
             }
@@ -163,18 +174,23 @@ impl<'a> Verify<'a> {
         delta
     }
 
-    /// The state that a row of a sequence reads, with M and R.
+    /// The state that a row of a sequence reads, with M, R and E.
     fn before(&self, sequence: &Sequence, slot: usize, row: usize) -> Carried {
         let slot_count = self.read.heads.slot_count();
         if row == sequence.first_row {
             let own = &self.initial[slot * slot_count..(slot + 1) * slot_count];
-            return Carried::of_initial(own.to_vec());
+            let exact = Carried::of_initial(own.to_vec());
+            let decays = self.computed(&exact.paths);
+            return Carried { decays, ..exact };
         }
         let own = (row - 1) * slot_count..row * slot_count;
         let value = self.rows.s_by_row[own.clone()].to_vec();
         let drift = &self.rows.s_by_row_drift[own.clone()];
         let stored = drift.iter().zip(&value).map(|(d, s)| self.kept.rounded(*d, *s)).collect();
-        Carried { value, paths: self.rows.s_by_row_paths[own].to_vec(), stored }
+        let carried = &self.rows.s_by_row_decays[own.clone()];
+        let decays: Vec<f64> = carried.iter().zip(&value).map(|(c, s)| c + s.abs()).collect();
+        let paths = self.rows.s_by_row_paths[own].to_vec();
+        Carried { value, paths, stored, decays: self.computed(&decays) }
     }
 
     /// The state after the first rows of each sequence, as many as `accepted` says and there are.
@@ -189,7 +205,8 @@ impl<'a> Verify<'a> {
             let after = row * slot_count..(row + 1) * slot_count;
             state.value[own.clone()].copy_from_slice(&self.rows.s_by_row[after.clone()]);
             state.paths[own.clone()].copy_from_slice(&self.rows.s_by_row_paths[after.clone()]);
-            state.stored[own].copy_from_slice(&self.rows.s_by_row_drift[after]);
+            state.stored[own.clone()].copy_from_slice(&self.rows.s_by_row_drift[after.clone()]);
+            state.decays[own].copy_from_slice(&self.computed(&self.rows.s_by_row_decays[after]));
         }
         carried(state)
     }

@@ -112,6 +112,11 @@ impl Driver {
         }
     }
 
+    /// Compute capability of the device.
+    pub(super) fn compute_capability(&self) -> Result<(i32, i32), DriverError> {
+        self.context.compute_capability()
+    }
+
     /// Device address of the slab.
     pub(super) fn slab(&self) -> u64 {
         self.slab

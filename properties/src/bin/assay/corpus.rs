@@ -2,11 +2,12 @@
 //! form. Nothing is changed unless asked for with `--write`.
 
 use crate::{Failure, Outcome, repository, say, subjects};
+use properties::corpus::files;
 use properties::corpus::migrate::migrate;
 use properties::corpus::minimize::{Minimal, Stays, minimize};
 use properties::fuzzing::export::{Exported, export, export_histories};
-use properties::rounds::CONTRACT as ROUNDS;
-use properties::subject::known_subjects;
+use properties::rounds::{self, CONTRACT as ROUNDS};
+use properties::subject::{Subject, known_subjects};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -104,15 +105,22 @@ fn shown(name: &str, minimal: &Minimal, write: bool) -> String {
     out
 }
 
-fn exported(root: &Path, contracts: &[String], to: &Path) -> Result<Outcome, Failure> {
+/// The subjects named, and whether speculative rounds are; `all` and them when none is.
+fn named(
+    contracts: &[String],
+    all: impl Fn() -> Vec<&'static Subject>,
+) -> Result<(Vec<&'static Subject>, bool), Failure> {
     let (rounds, contracts): (Vec<_>, Vec<_>) =
         contracts.iter().cloned().partition(|name| name == ROUNDS);
-    let everything = rounds.is_empty() && contracts.is_empty();
-    let all: Vec<_> = match () {
-        () if everything => known_subjects().collect(),
-        () if contracts.is_empty() => Vec::new(),
-        () => subjects(&contracts)?,
-    };
+    Ok(match () {
+        () if rounds.is_empty() && contracts.is_empty() => (all(), true),
+        () if contracts.is_empty() => (Vec::new(), true),
+        () => (subjects(&contracts)?, !rounds.is_empty()),
+    })
+}
+
+fn exported(root: &Path, contracts: &[String], to: &Path) -> Result<Outcome, Failure> {
+    let (all, rounds) = named(contracts, || known_subjects().collect())?;
     let mut broken = Vec::new();
     let mut told = |name: &str, folder: &Path, exported: Exported| {
         let Exported { written, refused } = exported;
@@ -126,7 +134,7 @@ fn exported(root: &Path, contracts: &[String], to: &Path) -> Result<Outcome, Fai
         let folder = to.join(subject.name());
         told(subject.name(), &folder, export(root, subject, &folder)?)?;
     }
-    if everything || !rounds.is_empty() {
+    if rounds {
         let folder = to.join(ROUNDS);
         told(ROUNDS, &folder, export_histories(root, &folder)?)?;
     }
@@ -135,7 +143,8 @@ fn exported(root: &Path, contracts: &[String], to: &Path) -> Result<Outcome, Fai
 
 fn migrated(root: &Path, contracts: &[String], write: bool) -> Result<Outcome, Failure> {
     let mut refused = Vec::new();
-    for subject in subjects(contracts)? {
+    let (all, rounds) = named(contracts, || subjects(&[]).unwrap_or_default())?;
+    for subject in all {
         let migrated = migrate(root, subject.contract, write)?;
         let word = if write { "written " } else { "is older" };
         let lines: String =
@@ -154,6 +163,17 @@ fn migrated(root: &Path, contracts: &[String], write: bool) -> Result<Outcome, F
             },
         ))?;
         refused.extend(migrated.refused);
+    }
+    if rounds {
+        // Their contract has one version: a history is in its form, or is none.
+        let read = files(root, ROUNDS)?.into_iter().map(|path| rounds::read(&path));
+        let (current, others): (Vec<_>, Vec<_>) = read.partition(Result::is_ok);
+        say(&format!(
+            "{ROUNDS}: {} in the form of version 1, 0 older, {} that cannot be carried over\n",
+            current.len(),
+            others.len()
+        ))?;
+        refused.extend(others.into_iter().filter_map(Result::err).map(|error| error.to_string()));
     }
     if refused.is_empty() { Ok(Outcome::Clean) } else { Err(Failure(refused.join("\nassay: "))) }
 }

@@ -104,10 +104,20 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     if STOP.load(Ordering::Relaxed) {
         return Ok(Outcome::Interrupted);
     }
+    if let Some(reference) = arguments.in_diff.as_ref().filter(|_| tried_nothing(&scores)) {
+        eprintln!(
+            "assay: no line of a kernel that is executed changed since {reference}: no mutant was tried, and nothing is shown"
+        );
+    }
     let record = if arguments.write { write(&corpora, &scores)? } else { record };
     let faults = faults(&scores, &record, &arguments);
     faults.iter().for_each(|fault| eprintln!("assay: {fault}"));
     Ok(if faults.is_empty() { Outcome::Clean } else { Outcome::Found })
+}
+
+/// Whether a run says nothing of any kernel.
+fn tried_nothing(scores: &[Score]) -> bool {
+    scores.iter().all(|score| score.chosen == 0 && score.named.is_empty())
 }
 
 /// The same by a seed that follows from the first and that nobody looked at.

@@ -46,7 +46,10 @@ pub fn text(run: &Run<'_>) -> String {
                 row("source", &line);
             }
             if let Some(other) = &fault.other {
-                row(fault.kind.party(), &by(other.ptx_line, &other.instruction, other.source.as_ref()));
+                row(
+                    fault.kind.party(),
+                    &by(other.ptx_line, &other.instruction, other.source.as_ref()),
+                );
                 if let Some(thread) = other.thread {
                     row("", &format!("thread {thread:?}"));
                 }
