@@ -447,9 +447,30 @@ impl Shared {
         cells: Range<usize>,
         first: Toucher,
     ) -> bool {
+        if self.phases.on {
+            return self.run_in_phases::<CELLS, STORE>(cells, first);
+        }
+        self.run_over::<CELLS, STORE, false>(cells, first)
+    }
+
+    #[inline(never)]
+    fn run_in_phases<const CELLS: usize, const STORE: bool>(
+        &mut self,
+        cells: Range<usize>,
+        first: Toucher,
+    ) -> bool {
+        self.run_over::<CELLS, STORE, true>(cells, first)
+    }
+
+    #[inline(always)]
+    fn run_over<const CELLS: usize, const STORE: bool, const PHASED: bool>(
+        &mut self,
+        cells: Range<usize>,
+        first: Toucher,
+    ) -> bool {
         let me = first;
         let first = record(self.epoch, me, false);
-        let judged = judged(first, me);
+        let judged = if PHASED { judged(first, me) } else { first };
         let lane = |i: usize| ((i / CELLS) as u64) << THREAD_SHIFT;
         let mine = |i: usize| first + lane(i);
         let fours = &mut self.fours[cells.start / 4..cells.end.div_ceil(4)];
@@ -467,7 +488,7 @@ impl Shared {
                 against |= conflicts(*reader, judged + lane(i));
             }
         }
-        if !STORE && read && self.phases.on {
+        if PHASED && !STORE && read {
             against |= foreign(readers, first);
         }
         if against {

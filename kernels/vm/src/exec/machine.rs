@@ -103,6 +103,14 @@ impl From<FaultKind> for Box<Trouble> {
 }
 
 impl Machine<'_> {
+    /// Lanes of a warp read a clock of so long a step.
+    #[inline(never)]
+    pub fn read_clock(&mut self, warp: u32, mask: u32, step: u32) -> u64 {
+        self.ticks += 1;
+        self.mbarriers.look_at_clock(warp, mask);
+        self.ticks.wrapping_mul(step.into())
+    }
+
     /// The buffer an address belongs to, or is nearest to.
     pub fn buffer_place(&self, address: u64) -> Option<BufferPlace> {
         let variable = address.wrapping_sub(DATA_BASE);

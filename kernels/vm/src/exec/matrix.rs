@@ -41,9 +41,7 @@ pub(crate) fn execute<const CHECKS: bool>(
         }
         Matrix::Copy(what) => copy::copy::<CHECKS>(warp, machine, what, mask, pc),
         Matrix::Clock { d, step, high } => {
-            machine.ticks += 1;
-            machine.mbarriers.look_at_clock(warp.index, mask);
-            let now = machine.ticks.wrapping_mul(u64::from(*step));
+            let now = machine.read_clock(warp.index, mask, *step);
             let now = if *high { now >> 32 } else { now };
             lanes(mask).for_each(|l| warp.set(*d, l, now));
             Ok(())

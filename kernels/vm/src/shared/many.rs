@@ -82,13 +82,37 @@ impl Shared {
         first: Toucher,
         out: &mut [[u8; BYTES]; 32],
     ) -> bool {
+        if self.phases.on {
+            return self.read_in_phases(addresses, mask, first, out);
+        }
+        self.read_pieces::<BYTES, false>(addresses, mask, first, out)
+    }
+
+    #[inline(never)]
+    fn read_in_phases<const BYTES: usize>(
+        &mut self,
+        addresses: &[u64; 32],
+        mask: u32,
+        first: Toucher,
+        out: &mut [[u8; BYTES]; 32],
+    ) -> bool {
+        self.read_pieces::<BYTES, true>(addresses, mask, first, out)
+    }
+
+    #[inline(always)]
+    fn read_pieces<const BYTES: usize, const PHASED: bool>(
+        &mut self,
+        addresses: &[u64; 32],
+        mask: u32,
+        first: Toucher,
+        out: &mut [[u8; BYTES]; 32],
+    ) -> bool {
         if !BYTES.is_multiple_of(4) || BYTES > 16 {
             return false;
         }
         let (me, epoch) = (first, self.epoch as u32);
         let first = record(self.epoch, me, false);
-        let judged = judged(first, me);
-        let phased = self.phases.on;
+        let judged = if PHASED { judged(first, me) } else { first };
         // One length for all, so that one comparison a lane is enough.
         let (state, data) = (self.state.as_chunks::<BYTES>().0, self.data.as_chunks::<BYTES>().0);
         let (pieces, cells) = (state.len().min(data.len()), BYTES / 4);
@@ -122,7 +146,7 @@ impl Shared {
             if four.read != epoch {
                 readers.fill(mine);
                 four.read = epoch;
-            } else if phased && foreign(readers, mine) {
+            } else if PHASED && foreign(readers, mine) {
                 return false;
             } else {
                 for reader in readers {
@@ -147,12 +171,37 @@ impl Shared {
         first: Toucher,
         pieces: &[[u8; BYTES]],
     ) -> u32 {
+        if self.phases.on {
+            return self.write_in_phases::<BYTES, ARRIVED>(addresses, mask, first, pieces);
+        }
+        self.write_pieces::<BYTES, ARRIVED, false>(addresses, mask, first, pieces)
+    }
+
+    #[inline(never)]
+    fn write_in_phases<const BYTES: usize, const ARRIVED: bool>(
+        &mut self,
+        addresses: &[u64; 32],
+        mask: u32,
+        first: Toucher,
+        pieces: &[[u8; BYTES]],
+    ) -> u32 {
+        self.write_pieces::<BYTES, ARRIVED, true>(addresses, mask, first, pieces)
+    }
+
+    #[inline(always)]
+    fn write_pieces<const BYTES: usize, const ARRIVED: bool, const PHASED: bool>(
+        &mut self,
+        addresses: &[u64; 32],
+        mask: u32,
+        first: Toucher,
+        pieces: &[[u8; BYTES]],
+    ) -> u32 {
         if !BYTES.is_multiple_of(4) || BYTES > 16 {
             return mask;
         }
         let (me, epoch) = (first, self.epoch as u32);
         let first = record(self.epoch, me, false);
-        let judged = judged(first, me);
+        let judged = if PHASED { judged(first, me) } else { first };
         // One length for all, so that one comparison a lane is enough.
         let state = self.state.as_chunks_mut::<BYTES>().0;
         let data = self.data.as_chunks_mut::<BYTES>().0;
@@ -229,8 +278,8 @@ impl Shared {
         let alone = b.is_none();
         let me = a;
         let [a, b] = [a, b.unwrap_or(a)].map(|me| record(self.epoch, me, false));
-        let [ja, jb] = [judged(a, me), judged(b, me)];
-        let stored = four.stored == epoch && (against(writers, ja) || against(writers, jb));
+        let stored = four.stored == epoch
+            && (against(writers, judged(a, me)) || against(writers, judged(b, me)));
         if *state != [INIT; BYTES] || stored {
             return false;
         }
