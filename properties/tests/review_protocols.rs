@@ -199,7 +199,7 @@ fn histories_and_protocols_that_go_are_seen() {
     let gone = between(&whole, &tree("head", None, &["a", "b"]));
     let says: Vec<&str> = gone.changes().map(|(_, change)| change.says.as_str()).collect();
     assert!(
-        says[0].contains("protocol speculative_round of 9 events, 14 invariants, 26 wrong"),
+        says[0].contains("protocol speculative_round of 9 events, 15 invariants, 30 wrong"),
         "{says:?}"
     );
     assert!(gone.unjustified() > 0);

@@ -1,5 +1,6 @@
 //! Compares one tensor of the whole run with the same elements of another run: bit for bit, or within
-//! both runs' bounds around the same expectation.
+//! both runs' bounds around the same expectation. Where the policy leaves open whether NaN arrives, two
+//! kernels may differ in it, one and the same may not.
 
 use crate::check::ToolError;
 use crate::oracle::{Allowed, NanReach, Observed, Tally, expected, has_nan_input, show};
@@ -22,10 +23,22 @@ pub(super) struct Comparison<'a> {
     first: Option<First>,
 }
 
-/// Bits, or the bounds of both runs.
+/// Bits, or the bounds of both runs; with the elements where one may be NaN alone.
 enum Form<'a> {
-    Bits,
+    Bits { reach: NanReach },
     Bound { one: Allowed<'a>, other: Allowed<'a>, reach: NanReach },
+}
+
+/// Elements of the tensor at `place` where NaN may arrive or not.
+fn open_to_nan(whole: &Prepared<'_>, place: usize) -> Result<NanReach, ToolError> {
+    let tensor = &whole.geometry.tensors[place];
+    let policy = whole.subject.contract.nan.as_ref();
+    match policy.and_then(|policy| policy.reach.get(&tensor.name)) {
+        Some(reach) if has_nan_input(whole) => {
+            Ok(NanReach::of_any_chunks(whole, tensor, expected(whole, tensor)?, *reach))
+        }
+        _ => Ok(NanReach::none()),
+    }
 }
 
 struct First {
@@ -50,20 +63,13 @@ impl<'a> Comparison<'a> {
         note: String,
     ) -> Result<Comparison<'a>, ToolError> {
         let form = match compare {
-            Compare::Bits => Form::Bits,
+            Compare::Bits => Form::Bits { reach: NanReach::none() },
             Compare::Bound => {
                 let tensor = &whole.geometry.tensors[place];
                 let expected = expected(whole, tensor)?;
                 let one = Allowed::of(whole.subject.contract, whole.case, tensor, expected)?;
                 let other = other.unwrap_or_else(|| one.clone());
-                let policy = whole.subject.contract.nan.as_ref();
-                let reach = match policy.and_then(|policy| policy.reach.get(&tensor.name)) {
-                    Some(reach) if has_nan_input(whole) => {
-                        NanReach::of_any_chunks(whole, tensor, expected, *reach)
-                    }
-                    _ => NanReach::none(),
-                };
-                Form::Bound { one, other, reach }
+                Form::Bound { one, other, reach: open_to_nan(whole, place)? }
             }
         };
         Ok(Comparison {
@@ -79,6 +85,17 @@ impl<'a> Comparison<'a> {
         })
     }
 
+    /// As two different kernels are compared: even bit for bit, what the policy leaves open is not.
+    ///
+    /// # Errors
+    /// As [`Comparison::of`].
+    pub(super) fn between_kernels(mut self) -> Result<Comparison<'a>, ToolError> {
+        if let Form::Bits { reach } = &mut self.form {
+            *reach = open_to_nan(self.whole, self.place)?;
+        }
+        Ok(self)
+    }
+
     fn dtype(&self) -> DType {
         self.whole.geometry.tensors[self.place].dtype
     }
@@ -92,7 +109,10 @@ impl<'a> Comparison<'a> {
         let (a, b) = (dtype.to_f64(whole), dtype.to_f64(other));
         let both_nan = dtype.is_nan(whole) && dtype.is_nan(other);
         let (agrees, allowed) = match &self.form {
-            Form::Bits => (whole == other || both_nan, 0.0),
+            Form::Bits { reach } => {
+                let one_is_nan = dtype.is_nan(whole) != dtype.is_nan(other);
+                (whole == other || both_nan || one_is_nan && reach.allows(flat), 0.0)
+            }
             Form::Bound { one, other: second, reach } => {
                 let at = flat as usize;
                 let allowed = one.bound(at) + second.bound(at);

@@ -45,7 +45,8 @@ pub(super) fn same(
         let note = format!("expected is the case as it is, observed {what}");
         let compare = related.relation.compare;
         let run = (whole, related.observed);
-        let mut comparison = Comparison::of(related.clause, run, whole_place, compare, None, note)?;
+        let mut comparison = Comparison::of(related.clause, run, whole_place, compare, None, note)?
+            .between_kernels()?;
         each(&part.live[place], tensor.dtype, &observed.tensors[place], |flat, bits| {
             comparison.element(flat, bits);
         });
