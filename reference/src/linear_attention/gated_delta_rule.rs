@@ -515,10 +515,10 @@ impl Tile {
         self.rounding.advance(gate, k);
         self.decaying.advance(gate, k);
         for (key, state) in self.state.iter().enumerate() {
-            for lane in 0..LANES {
-                let drift = self.rounding.now[key][lane];
-                self.rounding.next[key][lane] = kept.rounded(drift, state[lane]);
-                self.decaying.next[key][lane] = self.decaying.now[key][lane] + state[lane].abs();
+            let (rounding, decaying) = (&mut self.rounding, &mut self.decaying);
+            for (lane, state) in state.iter().enumerate() {
+                rounding.next[key][lane] = kept.rounded(rounding.now[key][lane], *state);
+                decaying.next[key][lane] = decaying.now[key][lane] + state.abs();
             }
         }
         (read_row(&self.rounding.next, q, f64::abs), read_row(&self.decaying.now, q, f64::abs))
