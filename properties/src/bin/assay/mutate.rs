@@ -75,12 +75,16 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let corpora = arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"));
     let record = Record::read(&corpora).map_err(Failure)?;
     let plans = plans(&arguments, &subjects, &corpora)?;
-    let mut left = arguments.budget.map(Duration::from_secs);
+    let budget = arguments.budget.map(Duration::from_secs);
+    let mut left = budget;
+    // A mutant that was begun is judged to its end: what one contract overruns by leaves the others half
+    // of an even share at least.
+    let least = budget.map(|budget| budget / (2 * plans.len().max(1)) as u32);
     let mut scores = Vec::new();
     for (place, plan) in plans.iter().enumerate() {
         // What one contract leaves of its share, the next ones have.
         let mut plan = plan.clone();
-        plan.budget = left.map(|left| left / (plans.len() - place) as u32);
+        plan.budget = left.map(|left| left / (plans.len() - place) as u32).max(least);
         let bar = bar(plan.subject, arguments.format);
         let score = mutate(&plan, &STOP, &mut |progress| {
             bar.set_length(progress.chosen as u64);
