@@ -15,6 +15,8 @@ pub const FILE: &str = "mutation.md";
 const LEAST_SLACK_POINTS: f64 = 3.0;
 /// Standard errors of a sample's share that a score may differ by.
 const SLACK_ERRORS: f64 = 2.5;
+/// Below which a lower score is no chance.
+const LEAST_CHANCE: f64 = 1e-3;
 
 const HEAD: &str = "\
 # Mutation scores
@@ -148,13 +150,14 @@ impl Record {
         self.0.get(name)
     }
 
-    /// Whether a score is lower than the one on record by more than its sample explains: three points,
-    /// or two and a half standard errors of a share of so few mutants.
+    /// Whether a score is lower than the one on record by more than three points, and by more than chance
+    /// brings about once in a thousand samples of its size: every change asks every contract.
     pub fn drop_of(&self, score: &Score) -> Option<String> {
         let recorded = self.contract(score.subject.name())?;
         let points = 100.0 * score.share()?;
-        let slack = slack_points(recorded.points, score.total());
-        (points < recorded.points - slack).then(|| {
+        let is_lower = points < recorded.points - LEAST_SLACK_POINTS;
+        let chance = chance_of_as_few(score.killed(), score.total(), recorded);
+        (is_lower && chance < LEAST_CHANCE).then(|| {
             format!(
                 "{}: {points:.1} % of {} mutants killed, {:.1} % of {} on record in {FILE}: strengthen the \
                  clauses or generators until the survivors above die",
@@ -208,6 +211,21 @@ impl Record {
         }
         text
     }
+}
+
+/// How likely no more than `killed` of `total` mutants die where the record's share would, one mutant of
+/// either kind added to the record: a sample without survivors does not promise that there are none.
+fn chance_of_as_few(killed: usize, total: usize, recorded: &Recorded) -> f64 {
+    let of_record = recorded.points / 100.0 * recorded.total as f64;
+    let share = (of_record + 1.0) / (recorded.total as f64 + 2.0);
+    // Binomial terms, each from the one before.
+    let mut term = (1.0 - share).powi(total as i32);
+    let mut sum = term;
+    for at in 0..killed {
+        term *= (total - at) as f64 / (at + 1) as f64 * share / (1.0 - share);
+        sum += term;
+    }
+    sum
 }
 
 /// Points by which the share of this many mutants may fall short of a score by chance.
@@ -320,6 +338,23 @@ mod tests {
         let near = Record::of(&format!("{HEAD}{}\n", row("a", "90.5 %"))).expect("a record");
         assert_eq!(near.gap_of("a"), None, "a point and a half");
         assert_eq!(near.gap_of("b"), None, "nothing on record");
+    }
+
+    #[test]
+    fn a_sample_is_lower_when_chance_would_not_make_it_so() {
+        let of = |points: &str| {
+            let record = Record::of(&format!("{HEAD}{}\n", row("a", points))).expect("a record");
+            record.contract("a").expect("a row").clone()
+        };
+        let (all, most) = (of("100.0 %"), of("85.0 %"));
+        assert!((chance_of_as_few(12, 12, &all) - 1.0).abs() < 1e-9, "every outcome together");
+        assert!(chance_of_as_few(11, 12, &all) > 0.05, "one survivor of twelve");
+        assert!(chance_of_as_few(8, 12, &all) < LEAST_CHANCE, "four survivors of twelve");
+        assert!(chance_of_as_few(5, 9, &most) > LEAST_CHANCE);
+        assert!(chance_of_as_few(4, 12, &most) < LEAST_CHANCE);
+        // By hand: 0 or 1 of 2 at 86 of 102.
+        let share = 86.0f64 / 102.0;
+        assert!((chance_of_as_few(1, 2, &most) - (1.0 - share * share)).abs() < 1e-12);
     }
 
     #[test]
