@@ -141,7 +141,7 @@ impl Places {
 }
 
 fn projected(inputs: &Inputs, weights: &[f64], columns: &[usize]) -> Vec<Raw> {
-    let hidden = inputs.tensor("x").shape[1] as usize;
+    let [rows, hidden] = [0, 1].map(|axis| inputs.tensor("x").shape[axis] as usize);
     let x = inputs.tensor("x").to_f64();
     let error = 2.0 * libm::sqrt(hidden as f64);
     let dot = |row: &[f64], column: usize| {
@@ -150,7 +150,8 @@ fn projected(inputs: &Inputs, weights: &[f64], columns: &[usize]) -> Vec<Raw> {
         let size: f64 = products().map(f64::abs).sum();
         Raw { value: products().sum(), error: error * size }
     };
-    x.chunks_exact(hidden)
+    (0..rows)
+        .map(|row| &x[row * hidden..(row + 1) * hidden])
         .flat_map(|row| columns.iter().map(|column| dot(row, *column)).collect::<Vec<_>>())
         .collect()
 }
