@@ -15,6 +15,8 @@ pub const FILE: &str = "mutation.md";
 const LEAST_SLACK_POINTS: f64 = 3.0;
 /// Standard errors of a sample's share that a score may differ by.
 const SLACK_ERRORS: f64 = 2.5;
+/// Fewer are judged by exact chances.
+const FEW_MUTANTS: usize = 25;
 /// Below which a lower score is no chance.
 const LEAST_CHANCE: f64 = 1e-3;
 
@@ -150,14 +152,18 @@ impl Record {
         self.0.get(name)
     }
 
-    /// Whether a score is lower than the one on record by more than three points, and by more than chance
-    /// brings about once in a thousand samples of its size: every change asks every contract.
+    /// Whether a score is lower than the one on record by more than its sample explains: three points,
+    /// or two and a half standard errors. Of a few mutants those errors say nothing (without a survivor on
+    /// record they are none): then, by more than chance brings about once in a thousand such samples.
     pub fn drop_of(&self, score: &Score) -> Option<String> {
         let recorded = self.contract(score.subject.name())?;
         let points = 100.0 * score.share()?;
-        let is_lower = points < recorded.points - LEAST_SLACK_POINTS;
-        let chance = chance_of_as_few(score.killed(), score.total(), recorded);
-        (is_lower && chance < LEAST_CHANCE).then(|| {
+        let is_lower = if score.total() < FEW_MUTANTS {
+            chance_of_as_few(score.killed(), score.total(), recorded) < LEAST_CHANCE
+        } else {
+            points < recorded.points - slack_points(recorded.points, score.total())
+        };
+        is_lower.then(|| {
             format!(
                 "{}: {points:.1} % of {} mutants killed, {:.1} % of {} on record in {FILE}: strengthen the \
                  clauses or generators until the survivors above die",
