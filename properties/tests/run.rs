@@ -592,6 +592,37 @@ fn tensor_maps_and_clusters() {
     shows(&with(&[], "null"), 2, &["tensormap:BOX:BUFFER"]);
 }
 
+/// Both blocks store their number to one word, by thread 3.
+const COLLIDING: &str = "\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry collide(.param .u64 out) {
+    .reg .pred %p1; .reg .b32 %r<3>; .reg .b64 %rd1;
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %tid.x;
+    setp.ne.u32 %p1, %r2, 3;
+    @%p1 ret;
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+";
+
+#[test]
+fn both_parties_of_a_race_are_told_with_block_and_thread() {
+    let folder = folder();
+    std::fs::write(folder.path().join("colliding.ptx"), COLLIDING).expect("written");
+    let launch = ["run", "colliding.ptx", "--grid", "2", "--block", "32", "--arg", "out:i32:1"];
+    let said = assay(folder.path(), &launch);
+    shows(&said, 1, &["block [1, 0, 0], thread [3, 0, 0]", "block [0, 0, 0], thread [3, 0, 0]"]);
+    let said = assay(folder.path(), &[&launch[..], &["--format", "json"]].concat());
+    let fault: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+    assert_eq!(fault["block_index"], serde_json::json!([1, 0, 0]));
+    assert_eq!(fault["other"]["block_index"], serde_json::json!([0, 0, 0]));
+    assert_eq!(fault["other"]["thread_index"], serde_json::json!([3, 0, 0]));
+}
+
 #[test]
 fn results_that_depend_on_the_order_differ_with_it() {
     let folder = folder();

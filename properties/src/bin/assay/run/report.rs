@@ -50,8 +50,10 @@ pub fn text(run: &Run<'_>) -> String {
                     fault.kind.party(),
                     &by(other.ptx_line, &other.instruction, other.source.as_ref()),
                 );
-                if let Some(thread) = other.thread {
-                    row("", &format!("thread {thread:?}"));
+                let block = other.block.unwrap_or(fault.block);
+                match other.thread {
+                    Some(thread) => row("", &format!("block {block:?}, thread {thread:?}")),
+                    None => row("", &format!("block {block:?}")),
                 }
                 if let Some(line) = source_text(run.path, other.source.as_ref()) {
                     row("", &line);
@@ -333,6 +335,7 @@ pub fn json(run: &Run<'_>) -> Value {
                 "ptx_line": other.ptx_line,
                 "instruction": other.instruction,
                 "source": source(other.source.as_ref()),
+                "block_index": other.block.unwrap_or(fault.block),
                 "thread_index": other.thread,
             })),
         }),
