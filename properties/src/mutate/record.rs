@@ -268,7 +268,7 @@ fn section(score: &Score) -> String {
             .as_ref()
             .map_or(String::new(), |(file, line)| format!(" ({file}:{line})"));
         let edit = format!("`{}` → `{}`", flat(&mutant.was), flat(&mutant.now));
-        let place = format!("{}.ptx:{}{source}", score.subject.name(), mutant.line);
+        let place = format!("{}.ptx:{}{source}", mutant.stem, mutant.line);
         match &judged.fate {
             Fate::Survived { asked, same_bits, why } => {
                 let bits = match same_bits {
