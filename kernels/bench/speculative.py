@@ -47,7 +47,7 @@ class Round:
         self.slot_of = torch.arange(batch, dtype=torch.int64, device="cuda")
         self.keys, self.values = I64(KEY_HEADS * DIM), I64(VALUE_HEADS * DIM)
         self.slot, self.gates = I64(VALUE_HEADS * DIM * DIM), I64(VALUE_HEADS)
-        self.grid, self.threads = (DIM // 32, VALUE_HEADS, batch), 32 if state == "f32" else 64
+        self.grid, self.threads = (DIM // 32, VALUE_HEADS, batch), 32
         self.sizes = (1, batch, KEY_HEADS, VALUE_HEADS, DIM, 0)
 
     def fla(self, index: int):

@@ -61,7 +61,7 @@ fn a_thorough_judge_knows_that_no_other_clause_kills() {
     judged(|quick, modules, suite| {
         let mut thorough = Judge::new(modules, suite, true);
         let wrong = mutant(modules, suite, "add.f32", "sub.f32");
-        let of = |judge: &mut Judge<'_, '_>| match judge.judge(&wrong).expect("judged") {
+        let of = |judge: &mut Judge<'_>| match judge.judge(&wrong).expect("judged") {
             Fate::Killed { clause, after, sole, .. } => (clause, after, sole),
             other => panic!("{other:?}"),
         };

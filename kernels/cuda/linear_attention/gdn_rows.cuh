@@ -14,16 +14,13 @@ constexpr int kRowsPerPass = 32 / kLanesPerRow;
 constexpr int kTileValues = 32;
 constexpr int kStagedRows = 16;
 
-// Rows of the state a lane of a round holds a share of, so many that eight sequences' f32 states fit
-// the registers of a GPU at a time; a block's threads; and a multiprocessor's blocks.
-template <typename S>
-constexpr int kPasses = sizeof(S) == 4 ? 8 : 4;
-template <int PASSES>
-constexpr int kThreadsOf = 32 * kTileValues / (kRowsPerPass * PASSES);
-template <typename S>
-constexpr int kRoundThreads = kThreadsOf<kPasses<S>>;
-template <typename S>
-constexpr int kRoundBlocks = sizeof(S) == 4 ? 12 : 8;
+// Rows of the state a lane of a round advances at a time, and how often: the warp of a block runs the
+// round's rows through the first half of its tile while the second half is on its way from memory. So
+// many blocks of a multiprocessor that eight sequences' states are in a GPU's registers at a time.
+constexpr int kRoundPasses = 4;
+constexpr int kRoundGroups = kTileValues / (kRowsPerPass * kRoundPasses);
+constexpr int kRoundThreads = 32;
+constexpr int kRoundBlocks = 12;
 
 // Sums of every pass over the eight lanes of a row, each lane left with its own pass's: halves are
 // exchanged while more than one is held. The order is that of a butterfly, farthest lanes first.
@@ -52,7 +49,7 @@ __device__ __forceinline__ float sum_over_row_lanes(float (&x)[PASSES]) {
 // than kept.
 __device__ __forceinline__ float4 staged4(unsigned at, const float*) {
   float4 x;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.volatile.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
                : "r"(at)
                : "memory");
@@ -61,7 +58,7 @@ __device__ __forceinline__ float4 staged4(unsigned at, const float*) {
 template <typename T>
 __device__ __forceinline__ float4 staged4(unsigned at, const T* type) {
   uint2 words;
-  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+  asm volatile("ld.volatile.shared.v2.b32 {%0, %1}, [%2];"
                : "=r"(words.x), "=r"(words.y)
                : "r"(at)
                : "memory");
@@ -84,22 +81,24 @@ __device__ __forceinline__ float staged_value(unsigned at, int index) {
 }
 
 // Rows of the state, PASSES of them a lane's: the more, the fewer instructions a row costs.
-template <typename S, int DK, int PASSES>
+template <typename S, int DK, int PASSES, int THREADS>
 struct Rows {
   static constexpr int kPasses = PASSES;
-  static constexpr int kThreads = kThreadsOf<kPasses>;
+  static constexpr int kThreads = THREADS;
+  static constexpr int kWarpRows = kRowsPerPass * kPasses;
   static constexpr int kLanesPerPass = kLanesPerRow / kPasses;
   static constexpr int kShare = DK / kLanesPerRow;  // elements of a state row a lane holds
   static constexpr int kVector = sizeof(S) == 2 && kShare % 8 == 0 ? 8 : 4;
   static constexpr int kPieces = kShare / kVector;
   static constexpr i64 kNextPass = static_cast<i64>(kRowsPerPass) * DK;
+  static constexpr i64 kNextGroup = static_cast<i64>(kWarpRows) * DK;
   using Vector = StateVector<S, kVector>;
   using Held = Vector[kPasses][kPieces];  // as stored
 
   // Of a tile: the row of this lane's first pass, and of the pass it speaks for.
   __device__ __forceinline__ static int first_row() {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    return warp * kRowsPerPass * kPasses + lane / kLanesPerRow;
+    return warp * kWarpRows + lane / kLanesPerRow;
   }
   __device__ __forceinline__ static int own_row() {
     const int lane = threadIdx.x & 31;
@@ -131,6 +130,14 @@ struct Rows {
       for (int piece = 0; piece < kPieces; ++piece) {
         held[pass][piece].load(row + pass * kNextPass + column(piece));
       }
+    }
+  }
+
+  __device__ __forceinline__ static void take(Held& held, const Held& next) {
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece) held[pass][piece] = next[pass][piece];
     }
   }
 
@@ -281,6 +288,90 @@ __device__ __forceinline__ void ask_rows(T* first, const T* from, i64 stride, in
   }
 }
 
-__device__ __forceinline__ int staged_rows(i64 first, i64 end) {
-  return static_cast<int>(min(end - first, static_cast<i64>(kStagedRows)));
+// Of so many rows that are left, those that are staged at a time.
+__device__ __forceinline__ int staged_rows(i64 left) {
+  return static_cast<int>(min(left, static_cast<i64>(kStagedRows)));
+}
+
+// What the rows of rounds bring, strides in elements of the tensor's own type.
+template <typename T>
+struct RowInputs {
+  const T* q;
+  const T* k;
+  const T* v;
+  const float* decay;
+  const float* beta;
+  i64 q_stride, k_stride, v_stride, decay_stride, beta_stride;
+  int gate_is_alpha;
+};
+
+// What a block, of one head, stages of them; a thread brings one row's gates.
+template <typename T, int DK, int THREADS>
+struct RowsOfHead {
+  using Row = StagedRow<T, DK>;
+  struct Gates {
+    float decay, beta;
+  };
+  RowInputs<T> inputs;
+  int head;
+  i64 key_channel, value_channel;
+
+  // Asks for rows; they are there when `settle` has returned, the copies have arrived and the block met.
+  __device__ __forceinline__ Gates ask(Row* rows, i64 first, int count) const {
+    Gates gates = {};
+    if (static_cast<int>(threadIdx.x) < count) {
+      const i64 row = first + threadIdx.x;
+      gates.decay = __ldg(inputs.decay + row * inputs.decay_stride + head);
+      gates.beta = __ldg(inputs.beta + row * inputs.beta_stride + head);
+    }
+    ask_rows<Row, DK, THREADS>(rows->key, inputs.k + first * inputs.k_stride + key_channel,
+                               inputs.k_stride, count);
+    ask_rows<Row, DK, THREADS>(rows->query, inputs.q + first * inputs.q_stride + key_channel,
+                               inputs.q_stride, count);
+    ask_rows<Row, kTileValues, THREADS>(
+        rows->value, inputs.v + first * inputs.v_stride + value_channel, inputs.v_stride, count);
+    return gates;
+  }
+  __device__ __forceinline__ void settle(Row* rows, Gates gates, int count) const {
+    if (static_cast<int>(threadIdx.x) < count) {
+      Row& row = rows[threadIdx.x];
+      row.alpha = inputs.gate_is_alpha ? gates.decay : expf(gates.decay);
+      row.beta = gates.beta;
+    }
+  }
+
+  // What is to be staged once the rows from `first` are read: those after them or, for the next group
+  // of the state's rows, the first again, unless they are there still.
+  __device__ __forceinline__ void bring_after(Row* rows, i64 begin, int first, int count) const {
+    if (count <= kStagedRows) return;
+    const int next = first + kStagedRows < count ? first + kStagedRows : 0;
+    const int staged = staged_rows(count - next);
+    settle(rows, ask(rows, begin + next, staged), staged);
+  }
+};
+
+// Runs staged rows from `at` through the rows of the state a lane holds, the first of which is
+// `first_value` of the tile: wrote(delta) once a row's delta is in them, give(output) once its output is
+// summed, which is together with the next row's memory.
+template <typename T, typename R, typename Row, typename Wrote, typename Give>
+__device__ __forceinline__ void run_rows(typename R::Held& held,
+                                         float (&state)[R::kPasses][R::kShare], unsigned at,
+                                         int rows, int first_value, const Wrote& wrote,
+                                         const Give& give) {
+  float output[R::kPasses] = {};  // of the row before, still to be summed
+#pragma unroll 1
+  for (int row = 0; row < rows; ++row) {
+    const float own_output = sum_over_row_lanes(output);
+    if (row > 0) give(own_output);
+    float memory[R::kPasses];
+    R::template recall<T>(memory, state, at, staged_value<float>(at + Row::kAlpha, 0));
+    const float own = staged_value<T>(at + Row::kValue, first_value + R::own_row());
+    const float beta = staged_value<float>(at + Row::kBeta, 0);
+    const float delta = beta * (own - sum_over_row_lanes(memory));
+    R::template write<T>(held, state, at, delta);
+    wrote(delta);
+    R::template read<T>(output, state, at + Row::kQuery);
+    at += sizeof(Row);
+  }
+  give(sum_over_row_lanes(output));
 }

@@ -29,24 +29,20 @@
 
 template <typename T, typename S>
 struct Arguments {
-  const T* q;
-  const T* k;
-  const T* v;
-  const float* decay;
-  const float* beta;
+  RowInputs<T> inputs;
   S* s;
   S* snap;
   const void* cu_seqlens;
   const i64* slot_of;
   T* o;
-  i64 q_stride, k_stride, v_stride, decay_stride, beta_stride, s_stride, snap_stride, o_stride;
-  int cu_is_i64, sequences, key_heads, value_heads, value_dim, head_map_cyclic, gate_is_alpha, keeps;
+  i64 s_stride, snap_stride, o_stride;
+  int cu_is_i64, sequences, key_heads, value_heads, value_dim, head_map_cyclic, keeps;
   float scale;
 };
 
 template <typename T, typename S, int DK>
 __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
-  using R = Rows<S, DK, kPasses<S>>;
+  using R = Rows<S, DK, kRoundPasses, kRoundThreads>;
   using Row = StagedRow<T, DK>;
   __shared__ __align__(16) Row s_rows[kStagedRows];
   const int head = blockIdx.y;
@@ -54,77 +50,60 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
       key_head_of(head, call.key_heads, call.value_heads, call.head_map_cyclic);
   const i64 tile = static_cast<i64>(head) * call.value_dim + blockIdx.x * kTileValues;
   const i64 own_row = (tile + R::first_row()) * DK;
-  const i64 key_channel = static_cast<i64>(key_head) * DK;
+  const RowsOfHead<T, DK, kRoundThreads> brought{call.inputs, head,
+                                                 static_cast<i64>(key_head) * DK, tile};
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
     const i64 slot = __ldg(call.slot_of + n);
     const i64 begin = row_offset(call.cu_seqlens, call.cu_is_i64, n);
     const i64 end = row_offset(call.cu_seqlens, call.cu_is_i64, n + 1);
     if (slot < 0) continue;
-    if (begin == end) continue;
-    S* const live = call.s + slot * call.s_stride + own_row;
-    typename R::Held held;
+    const int count = static_cast<int>(end - begin);
+    if (count == 0) continue;
+    S* live = call.s + slot * call.s_stride + own_row;
+    typename R::Held held, next;
+    const auto gates = brought.ask(s_rows, begin, staged_rows(count));
     R::load(held, live);
-    const auto bring = [&](i64 first) {
-      const int rows = staged_rows(first, end);
-      ask_rows<Row, DK, R::kThreads>(s_rows->key, call.k + first * call.k_stride + key_channel,
-                                     call.k_stride, rows);
-      ask_rows<Row, DK, R::kThreads>(s_rows->query, call.q + first * call.q_stride + key_channel,
-                                     call.q_stride, rows);
-      ask_rows<Row, kTileValues, R::kThreads>(
-          s_rows->value, call.v + first * call.v_stride + tile, call.v_stride, rows);
-      if (static_cast<int>(threadIdx.x) < rows) {
-        const i64 row = first + threadIdx.x;
-        const float decay = __ldg(call.decay + row * call.decay_stride + head);
-        const float beta = __ldg(call.beta + row * call.beta_stride + head);
-        const float alpha = call.gate_is_alpha ? decay : expf(decay);
-        s_rows[threadIdx.x].alpha = alpha, s_rows[threadIdx.x].beta = beta;
-      }
-    };
-    bring(begin);
-    float state[R::kPasses][R::kShare];
-    R::widen(state, held);
+    R::load(next, live + R::kNextGroup);
+    brought.settle(s_rows, gates, staged_rows(count));
 
-    for (i64 first = begin; first < end; first += kStagedRows) {
-      const int rows = staged_rows(first, end);
-      copies_arrive();
-      __syncthreads();  // the rows are there
-      S* after = call.snap + first * call.snap_stride + own_row;
-      T* out = call.o + first * call.o_stride + tile + R::own_row();
-      const auto give = [&](float own_output) {
-        if (R::speaks()) *out = narrow<T>(call.scale * own_output);
-        out += call.o_stride;
-      };
-      unsigned at = shared_address(s_rows);
-      float output[R::kPasses] = {};  // of the row before, still to be summed
 #pragma unroll 1
-      for (int row = 0; row < rows; ++row) {
-        float memory[R::kPasses];
-        R::template recall<T>(memory, state, at, staged_value<float>(at + Row::kAlpha, 0));
-        const float own = staged_value<T>(at + Row::kValue, R::own_row());
-        const float beta = staged_value<float>(at + Row::kBeta, 0);
-        const float own_output = sum_over_row_lanes(output);
-        const float delta = beta * (own - sum_over_row_lanes(memory));
-        if (row > 0) give(own_output);
-        R::template write<T>(held, state, at, delta);
-        R::store(held, after);
-        R::template read<T>(output, state, at + Row::kQuery);
-        after += call.snap_stride;
-        at += sizeof(Row);
+    for (int group = 0; group < kRoundGroups; ++group) {
+      float state[R::kPasses][R::kShare];
+      R::widen(state, held);
+      const int first_value = group * R::kWarpRows;
+      for (int first = 0; first < count; first += kStagedRows) {
+        const int rows = staged_rows(count - first);
+        const i64 row = begin + first;
+        copies_arrive();
+        __syncthreads();  // the rows are there
+        S* after = call.snap + row * call.snap_stride + own_row + group * R::kNextGroup;
+        T* out = call.o + row * call.o_stride + tile + first_value + R::own_row();
+        run_rows<T, R, Row>(
+            held, state, shared_address(s_rows), rows, first_value,
+            [&](float) {
+              R::store(held, after);
+              after += call.snap_stride;
+            },
+            [&](float output) {
+              if (R::speaks()) *out = narrow<T>(call.scale * output);
+              out += call.o_stride;
+            });
+        __syncthreads();  // they are read; others may take their place
+        brought.bring_after(s_rows, begin, first, count);
       }
-      give(sum_over_row_lanes(output));
-      __syncthreads();  // they are read; others may take their place
-      bring(first + kStagedRows);
-    }
-    if (!call.keeps) {
-      R::round(held, state);
-      R::store(held, live);
+      if (!call.keeps) {
+        R::round(held, state);
+        R::store(held, live);
+        live += R::kNextGroup;
+      }
+      R::take(held, next);
     }
   }
 }
 
 #define GDN_VERIFY(NAME, T, S, DK)                                                                \
-  extern "C" __global__ void __launch_bounds__(kRoundThreads<S>, kRoundBlocks<S>)                \
+  extern "C" __global__ void __launch_bounds__(kRoundThreads, kRoundBlocks)                      \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,            \
            const float* __restrict__ decay, const float* __restrict__ beta, S* s, S* snap,       \
            const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, T* o,           \
@@ -132,10 +111,11 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
            i64 s_stride, i64 snap_stride, i64 o_stride, int cu_is_i64, int sequences,            \
            int key_heads, int value_heads, int value_dim, int head_map_cyclic,                   \
            int gate_is_alpha, int keeps, float scale) {                                          \
-    gdn_verify<T, S, DK>({q, k, v, decay, beta, s, snap, cu_seqlens, slot_of, o, q_stride,       \
-                          k_stride, v_stride, decay_stride, beta_stride, s_stride, snap_stride,  \
-                          o_stride, cu_is_i64, sequences, key_heads, value_heads, value_dim,     \
-                          head_map_cyclic, gate_is_alpha, keeps, scale});                        \
+    gdn_verify<T, S, DK>({{q, k, v, decay, beta, q_stride, k_stride, v_stride, decay_stride,     \
+                           beta_stride, gate_is_alpha},                                          \
+                          s, snap, cu_seqlens, slot_of, o, s_stride, snap_stride, o_stride,      \
+                          cu_is_i64, sequences, key_heads, value_heads, value_dim,               \
+                          head_map_cyclic, keeps, scale});                                       \
   }
 
 #define GDN_VERIFY_DIMS(IO, STATE, T, S)              \

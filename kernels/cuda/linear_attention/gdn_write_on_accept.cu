@@ -30,15 +30,12 @@
 
 constexpr int kClearThreads = 128;
 constexpr int kFoldPasses = 4;
+constexpr int kFoldThreads = 32 * kTileValues / (kRowsPerPass * kFoldPasses);
 constexpr int kFoldBlocks = 8;
 
 template <typename T, typename S>
 struct VerifyArguments {
-  const T* q;
-  const T* k;
-  const T* v;
-  const float* decay;
-  const float* beta;
+  RowInputs<T> inputs;
   const S* s;
   const void* cu_seqlens;
   const i64* slot_of;
@@ -47,9 +44,8 @@ struct VerifyArguments {
   float* stash_delta;
   float* stash_key;
   int* engaged;
-  i64 q_stride, k_stride, v_stride, decay_stride, beta_stride, s_stride, o_stride;
-  i64 stash_alpha_stride, stash_delta_stride, stash_key_stride;
-  int cu_is_i64, sequences, key_heads, value_heads, value_dim, head_map_cyclic, gate_is_alpha;
+  i64 s_stride, o_stride, stash_alpha_stride, stash_delta_stride, stash_key_stride;
+  int cu_is_i64, sequences, key_heads, value_heads, value_dim, head_map_cyclic;
   float scale;
 };
 
@@ -82,12 +78,16 @@ struct Tile {
   }
 };
 
-// The keys of staged rows, in f32 as they were used.
-template <typename R, typename T, int DK>
+// The decays and the keys of staged rows, in f32 as they were used.
+template <typename Row>
+__device__ __forceinline__ void stash_decays(float* to, i64 stride, const Row* rows, int count) {
+  if (static_cast<int>(threadIdx.x) < count) to[threadIdx.x * stride] = rows[threadIdx.x].alpha;
+}
+template <typename T, int DK>
 __device__ __forceinline__ void stash_keys(float* to, i64 stride, const StagedRow<T, DK>* rows,
                                            int count) {
 #pragma unroll 1
-  for (int four = threadIdx.x; four < count * (DK / 4); four += R::kThreads) {
+  for (int four = threadIdx.x; four < count * (DK / 4); four += kRoundThreads) {
     const int row = four / (DK / 4), column = four % (DK / 4) * 4;
     store4(to + row * stride + column,
            staged4(shared_address(rows[row].key + column), static_cast<const T*>(nullptr)));
@@ -96,11 +96,12 @@ __device__ __forceinline__ void stash_keys(float* to, i64 stride, const StagedRo
 
 template <typename T, typename S, int DK>
 __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
-  using R = Rows<S, DK, kPasses<S>>;
+  using R = Rows<S, DK, kRoundPasses, kRoundThreads>;
   using Row = StagedRow<T, DK>;
   __shared__ __align__(16) Row s_rows[kStagedRows];
   const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
   const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
+  const RowsOfHead<T, DK, kRoundThreads> brought{call.inputs, tile.head, key_channel, tile.channel};
   // One block of a value head stashes its decays, one of a key head its keys.
   const bool stashes_gates = blockIdx.x == 0;
   const bool stashes_keys =
@@ -114,73 +115,57 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
     const i64 end = row_offset(call.cu_seqlens, call.cu_is_i64, n + 1);
     if (slot < 0) continue;
     if (stashes_gates && tile.head == 0 && threadIdx.x == 0) call.engaged[n] = 1;
-    if (begin == end) continue;
+    const int count = static_cast<int>(end - begin);
+    if (count == 0) continue;
     const S* const live = call.s + slot * call.s_stride + tile.own_row;
-    typename R::Held held;
+    typename R::Held held, next;
+    const auto gates = brought.ask(s_rows, begin, staged_rows(count));
     R::load(held, live);
-    const auto bring = [&](i64 first) {
-      const int rows = staged_rows(first, end);
-      ask_rows<Row, DK, R::kThreads>(s_rows->key, call.k + first * call.k_stride + key_channel,
-                                     call.k_stride, rows);
-      ask_rows<Row, DK, R::kThreads>(s_rows->query, call.q + first * call.q_stride + key_channel,
-                                     call.q_stride, rows);
-      ask_rows<Row, kTileValues, R::kThreads>(
-          s_rows->value, call.v + first * call.v_stride + tile.channel, call.v_stride, rows);
-      if (static_cast<int>(threadIdx.x) < rows) {
-        const i64 row = first + threadIdx.x;
-        const float decay = __ldg(call.decay + row * call.decay_stride + tile.head);
-        const float beta = __ldg(call.beta + row * call.beta_stride + tile.head);
-        const float alpha = call.gate_is_alpha ? decay : expf(decay);
-        s_rows[threadIdx.x].alpha = alpha, s_rows[threadIdx.x].beta = beta;
-        if (stashes_gates) call.stash_alpha[row * call.stash_alpha_stride + tile.head] = alpha;
-      }
-    };
-    bring(begin);
-    float state[R::kPasses][R::kShare];
-    R::widen(state, held);
+    R::load(next, live + R::kNextGroup);
+    brought.settle(s_rows, gates, staged_rows(count));
 
-    for (i64 first = begin; first < end; first += kStagedRows) {
-      const int rows = staged_rows(first, end);
-      copies_arrive();
-      __syncthreads();  // the rows are there
-      if (stashes_keys) {
-        stash_keys<R, T, DK>(call.stash_key + first * call.stash_key_stride + key_channel,
-                             call.stash_key_stride, s_rows, rows);
-      }
-      const i64 value = tile.channel + R::own_row();
-      float* deltas = call.stash_delta + first * call.stash_delta_stride + value;
-      T* out = call.o + first * call.o_stride + value;
-      const auto give = [&](float own_output) {
-        if (R::speaks()) *out = narrow<T>(call.scale * own_output);
-        out += call.o_stride;
-      };
-      unsigned at = shared_address(s_rows);
-      float output[R::kPasses] = {};  // of the row before, still to be summed
 #pragma unroll 1
-      for (int row = 0; row < rows; ++row) {
-        float memory[R::kPasses];
-        R::template recall<T>(memory, state, at, staged_value<float>(at + Row::kAlpha, 0));
-        const float own = staged_value<T>(at + Row::kValue, R::own_row());
-        const float beta = staged_value<float>(at + Row::kBeta, 0);
-        const float own_output = sum_over_row_lanes(output);
-        const float delta = beta * (own - sum_over_row_lanes(memory));
-        if (R::speaks()) *deltas = delta;
-        deltas += call.stash_delta_stride;
-        if (row > 0) give(own_output);
-        R::template write<T>(held, state, at, delta);
-        R::template read<T>(output, state, at + Row::kQuery);
-        at += sizeof(Row);
+    for (int group = 0; group < kRoundGroups; ++group) {
+      float state[R::kPasses][R::kShare];
+      R::widen(state, held);
+      for (int first = 0; first < count; first += kStagedRows) {
+        const int rows = staged_rows(count - first);
+        const i64 row = begin + first;
+        copies_arrive();
+        __syncthreads();  // the rows are there
+        if (group == 0 && stashes_gates) {
+          stash_decays(call.stash_alpha + row * call.stash_alpha_stride + tile.head,
+                       call.stash_alpha_stride, s_rows, rows);
+        }
+        if (group == 0 && stashes_keys) {
+          stash_keys(call.stash_key + row * call.stash_key_stride + key_channel,
+                     call.stash_key_stride, s_rows, rows);
+        }
+        const int first_value = group * R::kWarpRows;
+        const i64 value = tile.channel + first_value + R::own_row();
+        float* deltas = call.stash_delta + row * call.stash_delta_stride + value;
+        T* out = call.o + row * call.o_stride + value;
+        run_rows<T, R, Row>(
+            held, state, shared_address(s_rows), rows, first_value,
+            [&](float delta) {
+              if (R::speaks()) *deltas = delta;
+              deltas += call.stash_delta_stride;
+            },
+            [&](float output) {
+              if (R::speaks()) *out = narrow<T>(call.scale * output);
+              out += call.o_stride;
+            });
+        __syncthreads();  // they are read; others may take their place
+        brought.bring_after(s_rows, begin, first, count);
       }
-      give(sum_over_row_lanes(output));
-      __syncthreads();  // they are read; others may take their place
-      bring(first + kStagedRows);
+      R::take(held, next);
     }
   }
 }
 
 template <typename S, int DK>
 __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
-  using R = Rows<S, DK, kFoldPasses>;
+  using R = Rows<S, DK, kFoldPasses, kFoldThreads>;
   using Row = StagedRow<float, DK, 4>;  // no queries
   __shared__ __align__(16) Row s_rows[kStagedRows];
   const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
@@ -197,7 +182,7 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
     typename R::Held held;
     if (__ldg(call.engaged + n) != 0) {
       const auto bring = [&](i64 first) {
-        const int rows = staged_rows(first, kept_end);
+        const int rows = staged_rows(kept_end - first);
         ask_rows<Row, DK, R::kThreads>(
             s_rows->key, call.stash_key + first * call.stash_key_stride + key_channel,
             call.stash_key_stride, rows);
@@ -218,7 +203,7 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
       float state[R::kPasses][R::kShare];
       R::widen(state, held);
       for (i64 first = begin; first < kept_end; first += kStagedRows) {
-        const int rows = staged_rows(first, kept_end);
+        const int rows = staged_rows(kept_end - first);
         copies_arrive();
         __syncthreads();  // the rows are there
 #pragma unroll 1
@@ -248,7 +233,7 @@ extern "C" __global__ void __launch_bounds__(kClearThreads)
 }
 
 #define VERIFY(NAME, T, S, DK)                                                                     \
-  extern "C" __global__ void __launch_bounds__(kRoundThreads<S>, kRoundBlocks<S>)                 \
+  extern "C" __global__ void __launch_bounds__(kRoundThreads, kRoundBlocks)                       \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,             \
            const float* __restrict__ decay, const float* __restrict__ beta,                       \
            const S* __restrict__ s, const void* __restrict__ cu_seqlens,                          \
@@ -258,15 +243,16 @@ extern "C" __global__ void __launch_bounds__(kClearThreads)
            i64 stash_alpha_stride, i64 stash_delta_stride, i64 stash_key_stride, int cu_is_i64,   \
            int sequences, int key_heads, int value_heads, int value_dim, int head_map_cyclic,     \
            int gate_is_alpha, float scale) {                                                      \
-    verify<T, S, DK>({q, k, v, decay, beta, s, cu_seqlens, slot_of, o, stash_alpha, stash_delta,  \
-                      stash_key, engaged, q_stride, k_stride, v_stride, decay_stride,             \
-                      beta_stride, s_stride, o_stride, stash_alpha_stride, stash_delta_stride,    \
+    verify<T, S, DK>({{q, k, v, decay, beta, q_stride, k_stride, v_stride, decay_stride,          \
+                       beta_stride, gate_is_alpha},                                               \
+                      s, cu_seqlens, slot_of, o, stash_alpha, stash_delta, stash_key, engaged,    \
+                      s_stride, o_stride, stash_alpha_stride, stash_delta_stride,                 \
                       stash_key_stride, cu_is_i64, sequences, key_heads, value_heads, value_dim,  \
-                      head_map_cyclic, gate_is_alpha, scale});                                    \
+                      head_map_cyclic, scale});                                                   \
   }
 
 #define FOLD(NAME, S, DK)                                                                          \
-  extern "C" __global__ void __launch_bounds__(kThreadsOf<kFoldPasses>, kFoldBlocks)              \
+  extern "C" __global__ void __launch_bounds__(kFoldThreads, kFoldBlocks)                         \
       NAME(S* s, const S* __restrict__ snap, const void* __restrict__ cu_seqlens,                 \
            const i64* __restrict__ slot_of, const int* __restrict__ accepted,                     \
            const int* __restrict__ engaged, const float* __restrict__ stash_alpha,                \

@@ -15,11 +15,8 @@ const ROW_ALIGN_BYTES: u64 = 16;
 /// Value channels a block of the state kernels owns.
 pub(super) const TILE_VALUES: u32 = 32;
 
-/// Threads of a block of a speculative round: a lane holds shares of eight rows of an f32 state, of four
-/// of an f16.
-pub(super) fn round_threads(state: DType) -> u32 {
-    if state == DType::F32 { 32 } else { 64 }
-}
+/// Threads of a block of a speculative round, whose tile is one warp's.
+pub(super) const ROUND_THREADS: u32 = 32;
 
 /// How the decay is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! One launch; a block owns 32 value channels of one head of one sequence, from its first row to its last.
 
 use super::gated_delta::{
-    GateForm, GatedDelta, TILE_VALUES, aligned_stride, one_of, round_threads, row_offsets,
+    GateForm, GatedDelta, ROUND_THREADS, TILE_VALUES, aligned_stride, one_of, row_offsets,
 };
 use crate::call::{Call, Rejection};
 use crate::launch::{Argument, Launch, Plan};
@@ -46,7 +46,7 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
         entry: format!("gdn_verify_{io}_{}_k{key_dim}", checked.state.name()).into(),
         // Blocks of the last axis take further sequences in turn.
         grid: [value_dim / TILE_VALUES, heads, sequences.min(GRID_LIMIT)],
-        block: [round_threads(checked.state), 1, 1],
+        block: [ROUND_THREADS, 1, 1],
         dynamic_shared_bytes: 0,
         arguments: vec![
             Argument::Tensor("q"),

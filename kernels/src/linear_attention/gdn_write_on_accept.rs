@@ -3,8 +3,8 @@
 //! a verify and its fold. A block owns 32 value channels of one head of one sequence.
 
 use super::gated_delta::{
-    GateForm, GatedDelta, TILE_VALUES, aligned_stride, count, dense, head_dim, one_of,
-    round_threads, row_offsets, stride, whole_groups,
+    GateForm, GatedDelta, ROUND_THREADS, TILE_VALUES, aligned_stride, count, dense, head_dim,
+    one_of, row_offsets, stride, whole_groups,
 };
 use crate::call::{Call, Rejection};
 use crate::launch::{Argument, Launch, Plan};
@@ -85,7 +85,7 @@ fn verify(call: &Call) -> Result<Vec<Launch>, Rejection> {
         module: MODULE,
         entry: entry.into(),
         grid: grid(checked.value_dim, checked.value_heads, checked.sequences),
-        block: [round_threads(checked.state), 1, 1],
+        block: [ROUND_THREADS, 1, 1],
         dynamic_shared_bytes: 0,
         arguments: vec![
             Argument::Tensor("q"),
