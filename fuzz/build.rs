@@ -30,7 +30,7 @@ fn main() {
     let manifest =
         std::fs::read_to_string("Cargo.toml").expect("cargo runs this beside the manifest");
     let hooks = HOOKS.map(|hook| format!("__sanitizer_cov_{hook}"));
-    for target in manifest.split("[[bin]]").skip(1) {
+    for target in manifest.split("\n[[bin]]\n").skip(1) {
         if target.contains("\"fuzz_targets/ptx_") {
             continue;
         }
