@@ -13,7 +13,8 @@ use crate::clause::{
 };
 use crate::expr::Expr;
 use crate::format::{
-    Access, Contract, Copies, Fixture, Joint, LayoutKind, Named, Rejection, Relation, Tolerance,
+    Access, By, Contract, Copies, Fixture, Joint, LayoutKind, Named, Rejection, Relation, Tensor,
+    Tolerance,
 };
 use crate::load::suggestion;
 use crate::names::{Kind, Visible, expect, words_of};
@@ -275,6 +276,19 @@ fn check_relation(contract: &Contract, path: &str, relation: &Relation) -> Check
     Ok(())
 }
 
+/// Whether an input and an output both have an axis of this dim, and it is not made of segments.
+fn is_passed_on(contract: &Contract, dim: &str) -> bool {
+    let has_axis = |tensor: &&Tensor| {
+        tensor.shape.iter().any(|extent| matches!(extent, Expr::Name(name) if **name == *dim))
+    };
+    let of = |is_output: bool| {
+        let is_such = |tensor: &&Tensor| (tensor.access == By::Always(Access::Read)) != is_output;
+        contract.tensors.values().filter(has_axis).any(|tensor| is_such(&tensor))
+    };
+    let is_segmented = contract.dims.get(dim).is_some_and(|dim| dim.segments.is_some());
+    !is_segmented && of(false) && of(true)
+}
+
 /// Relations between a run and the same case put otherwise.
 fn check_reruns(contract: &Contract, path: &str, relation: &Relation) -> Checked {
     if let Some(permute) = &relation.permute {
@@ -283,9 +297,17 @@ fn check_reruns(contract: &Contract, path: &str, relation: &Relation) -> Checked
         let is_named = |list: &crate::format::List| {
             list.each == permute.axis || crate::layout::pool_of(list) == Some(&*permute.axis)
         };
-        let what = format!("`{}` is the axis of no list, and no list points into it", permute.axis);
-        let named = contract.lists.values().any(is_named);
-        ensure(named, &path, &what, "name an axis or a pool of a list")?;
+        let what = format!(
+            "`{}` is the axis of no list, no list points into it, and its order is not free",
+            permute.axis
+        );
+        let named = contract.lists.values().any(is_named) || is_passed_on(contract, &permute.axis);
+        ensure(
+            named,
+            &path,
+            &what,
+            "name an axis or a pool of a list, or an axis of inputs and outputs",
+        )?;
     }
     for (form, carried) in [("steps", &relation.steps), ("replay", &relation.replay)] {
         let Some(carried) = carried else { continue };

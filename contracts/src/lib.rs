@@ -91,7 +91,7 @@
 //!   innermost row). They bind live elements; where `nan.into` names the tensor, NaN is legal too.
 //! * **Values**: `zero`, `constant: x`, `normal: σ`, `uniform`, `log_uniform: [low, high]` (exponents of
 //!   2), `model_scale: dim` (1/√dim), `unit_rows`, `correlated_rows: [share…]`, `ramp`, `spike`,
-//!   `distinct_mantissas`, `all_codes`, `lattice` (eighths up to 2), `one_hot_rows`, `alternating`,
+//!   `spiked_rows` (one a row), `distinct_mantissas`, `all_codes`, `lattice` (eighths up to 2), `one_hot_rows`, `alternating`,
 //!   `midpoints: dtype`, `nan_payloads`, `hashed`, `specials`, `ties: {places}`, `crowd: {band, count}`,
 //!   `masked: {survivors}`, `planted: {value, at}`, `runs: [x…]` (stretches of one value each), `log_decays: lb, lbmax, mix or slow`
 //!   (of key channels), `literal: [bits…]`. Each is a function of seed, tensor and coordinates.

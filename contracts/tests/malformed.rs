@@ -314,9 +314,9 @@ fn promises_mention_what_exists() {
     );
     refused(
         "{alone: {axis: N}, compare",
-        "{permute: {axis: D}, compare",
-        "bad.yaml:34: relations.alone.permute.axis: `D` is the axis of no list, and no list points into it; name an \
-         axis or a pool of a list",
+        "{permute: {axis: R}, compare",
+        "bad.yaml:34: relations.alone.permute.axis: `R` is the axis of no list, no list points into it, and its order is \
+         not free; name an axis or a pool of a list, or an axis of inputs and outputs",
     );
     refused(
         "{alone: {axis: N}, compare",

@@ -38,7 +38,7 @@ fn main() -> Result<(), ToolError> {
     Ok(())
 }
 
-fn tried_again(kernels: &Kernels<'_>, failures: &[Planted]) -> Result<[usize; 3], ToolError> {
+fn tried_again(kernels: &Kernels, failures: &[Planted]) -> Result<[usize; 3], ToolError> {
     let mut again = [0; 3];
     for failure in failures.iter().step_by(EVERY).filter(|failure| failure.shrunk.finished) {
         let (edits, alike) = failure.single_edits(kernels)?;

@@ -3,7 +3,7 @@
 
 use properties::mutate::equivalents::{Equivalents, FILE};
 use properties::mutate::judge::{Fate, Judge};
-use properties::mutate::listing::Listing;
+use properties::mutate::modules::{self, Module};
 use properties::mutate::operators::Operator;
 use properties::mutate::sample::{Mutant, sample, seed_of};
 use properties::mutate::suite::{Suite, questions};
@@ -19,18 +19,17 @@ fn subject() -> &'static Subject {
     canary().expect("the canary loads")
 }
 
-/// Runs `ask` with a judge of the canary, its listing and its suite.
-fn judged<T>(ask: impl FnOnce(&mut Judge<'_, '_>, &Listing<'_>, &Suite<'_>) -> T) -> T {
+/// Runs `ask` with a judge of the canary, its modules and its suite.
+fn judged<T>(ask: impl FnOnce(&mut Judge<'_>, &[Module], &Suite<'_>) -> T) -> T {
     let questions = questions(subject(), Path::new("no corpora"), CASES).expect("questions");
     let suite = Suite::measure(subject(), &questions, 2).expect("the canary answers");
-    let listing = Listing::of(kernels::ptx::module_text(subject().name()).expect("its PTX"));
-    ask(&mut Judge::new(subject().name(), &listing, &suite, false), &listing, &suite)
+    let modules = modules::of_contract(subject()).expect("its PTX");
+    ask(&mut Judge::new(&modules, &suite, false), &modules, &suite)
 }
 
 /// The mutant that puts `now` in the place of the first executed line that contains `was`.
-fn mutant(listing: &Listing<'_>, suite: &Suite<'_>, was: &str, now: &str) -> Mutant {
-    let module = kernels::ptx::module(subject().name()).expect("its PTX");
-    let all = sample(listing, module, suite, usize::MAX, 0, None).mutants;
+fn mutant(modules: &[Module], suite: &Suite<'_>, was: &str, now: &str) -> Mutant {
+    let all = sample(modules, suite, usize::MAX, 0, None).mutants;
     let found = all.into_iter().filter(|one| one.was.contains(was)).min_by_key(|one| one.line);
     let found = found.unwrap_or_else(|| panic!("no executed line has `{was}`"));
     let now = found.was.replace(was, now);
@@ -48,8 +47,8 @@ fn the_planted_bug_judges_no_mutant() {
 
 #[test]
 fn a_wrong_sum_is_killed_and_the_clause_is_named() {
-    judged(|judge, listing, suite| {
-        let wrong = mutant(listing, suite, "add.f32", "sub.f32");
+    judged(|judge, modules, suite| {
+        let wrong = mutant(modules, suite, "add.f32", "sub.f32");
         let fate = judge.judge(&wrong).expect("judged");
         let Fate::Killed { clause, after, .. } = fate else { panic!("{fate:?}") };
         assert_eq!(clause, "tolerance.y.all");
@@ -59,10 +58,10 @@ fn a_wrong_sum_is_killed_and_the_clause_is_named() {
 
 #[test]
 fn a_thorough_judge_knows_that_no_other_clause_kills() {
-    judged(|quick, listing, suite| {
-        let mut thorough = Judge::new(subject().name(), listing, suite, true);
-        let wrong = mutant(listing, suite, "add.f32", "sub.f32");
-        let of = |judge: &mut Judge<'_, '_>| match judge.judge(&wrong).expect("judged") {
+    judged(|quick, modules, suite| {
+        let mut thorough = Judge::new(modules, suite, true);
+        let wrong = mutant(modules, suite, "add.f32", "sub.f32");
+        let of = |judge: &mut Judge<'_>| match judge.judge(&wrong).expect("judged") {
             Fate::Killed { clause, after, sole, .. } => (clause, after, sole),
             other => panic!("{other:?}"),
         };
@@ -74,8 +73,8 @@ fn a_thorough_judge_knows_that_no_other_clause_kills() {
 
 #[test]
 fn a_load_beside_the_row_is_killed_by_the_machine() {
-    judged(|judge, listing, suite| {
-        let wrong = mutant(listing, suite, "%f121, [%rd100]", "%f121, [%rd100+16384]");
+    judged(|judge, modules, suite| {
+        let wrong = mutant(modules, suite, "%f121, [%rd100]", "%f121, [%rd100+16384]");
         let fate = judge.judge(&wrong).expect("judged");
         assert!(
             matches!(&fate, Fate::Killed { clause, .. } if clause.starts_with("house.")),
@@ -86,9 +85,9 @@ fn a_load_beside_the_row_is_killed_by_the_machine() {
 
 #[test]
 fn an_endless_loop_is_killed_by_its_budget() {
-    judged(|judge, listing, suite| {
+    judged(|judge, modules, suite| {
         // A branch to itself: whoever comes here never leaves.
-        let wrong = mutant(listing, suite, "@%p23 bra 	$L__BB0_33", "$Lhere: bra 	$Lhere");
+        let wrong = mutant(modules, suite, "@%p23 bra 	$L__BB0_33", "$Lhere: bra 	$Lhere");
         let fate = judge.judge(&wrong).expect("judged");
         assert!(
             matches!(&fate, Fate::Killed { clause, .. } if clause == "house.budget"),
@@ -99,24 +98,24 @@ fn an_endless_loop_is_killed_by_its_budget() {
 
 #[test]
 fn another_order_of_summation_survives() {
-    judged(|judge, listing, suite| {
+    judged(|judge, modules, suite| {
         // a + b for b + a: no bit changes. No operator makes this edit; a test must see a survivor.
-        let same = mutant(listing, suite, "%f86, %f140, %f141", "%f86, %f141, %f140");
+        let same = mutant(modules, suite, "%f86, %f140, %f141", "%f86, %f141, %f140");
         assert!(
             matches!(judge.judge(&same).expect("judged"), Fate::Survived { asked, .. } if asked > 0)
         );
         assert!(judge.same_bits(&same).expect("compared").is_some_and(|cases| cases > 0));
         // The sum of two other terms: within the bound only by chance, and with other bits.
-        let other = mutant(listing, suite, "%f86, %f140, %f141", "%f86, %f140, %f142");
+        let other = mutant(modules, suite, "%f86, %f140, %f141", "%f86, %f140, %f142");
         assert_eq!(judge.same_bits(&other).expect("compared"), None);
     });
 }
 
 #[test]
 fn what_is_no_ptx_is_told_apart() {
-    judged(|judge, listing, suite| {
+    judged(|judge, modules, suite| {
         for nonsense in ["add.f32 [", "frobnicate.f32"] {
-            let wrong = mutant(listing, suite, "add.f32", nonsense);
+            let wrong = mutant(modules, suite, "add.f32", nonsense);
             let fate = judge.judge(&wrong).expect("judged");
             assert!(matches!(fate, Fate::Rejected(_)), "{nonsense}: {fate:?}");
         }
@@ -172,8 +171,8 @@ fn a_budget_that_is_over_at_once_leaves_the_contract_unjudged() {
 fn a_declared_equivalent_is_known_and_leaves_the_kernels_bits() {
     let root = kernels::ptx::sources::checkout_root().expect("a checkout");
     let declared = Equivalents::read(&root, FILE).expect("declarations");
-    judged(|judge, listing, suite| {
-        let found = mutant(listing, suite, "@%p5 bra", "");
+    judged(|judge, modules, suite| {
+        let found = mutant(modules, suite, "@%p5 bra", "");
         let never = Mutant { now: String::new(), ..found };
         assert!(declared.reason_for(subject().name(), &never).is_some());
         assert!(judge.same_bits(&never).expect("compared").is_some_and(|cases| cases > 0));

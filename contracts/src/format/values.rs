@@ -52,6 +52,8 @@ pub enum Values {
     Ramp,
     /// N(0,1) with one element of the tensor ×2¹⁰.
     Spike,
+    /// N(0,1) with one element of each row ×2¹⁰, at a drawn place.
+    SpikedRows,
     /// Different significands, exponents near zero, never a power of two.
     DistinctMantissas,
     /// Every bit pattern of a one-byte type, cycling.

@@ -10,7 +10,8 @@
 // `vectors`: every row begins on 16 bytes and has whole pieces (piece.cuh); the bits do not depend on it.
 //
 // A group of `lanes` threads, a power of two in a warp or the whole block, has a row: a thread takes
-// every lanes-th piece, keeps the first HELD of x, and asks for x, z and w of those before it sums.
+// every lanes-th piece, keeps the first HELD of x, and asks for x, z and w of those before it sums. A
+// row that is not of whole aligned pieces goes one element after another and is read twice.
 // The order of a row's sum follows from its channels and type alone.
 #include "gated_norm.cuh"
 #include "piece.cuh"
@@ -37,20 +38,21 @@ struct Row {
   const Arguments<T>& call;
   i64 row;
 
+  __device__ __forceinline__ const T* x() const { return call.x + row * call.x_stride; }
+  __device__ __forceinline__ const T* z() const { return call.z + row * call.z_stride; }
+  __device__ __forceinline__ T* out() const { return call.out + row * call.out_stride; }
+  __device__ __forceinline__ float* out_f32() const {
+    return call.out_f32 + row * call.out_f32_stride;
+  }
+  // Where the piece that begins at a channel ends.
+  __device__ __forceinline__ int end_of(int at) const {
+    return min(at + P::kCount, call.channels);
+  }
+
   // A piece as it lies in memory: half as many registers, of 16-bit types, until it is used.
-  __device__ __forceinline__ uint4 load(const T* first, int at) const {
-    if (call.vectors) return __ldg(reinterpret_cast<const uint4*>(first + at));
-    P piece;
-    piece.load_some(first + at, call.channels - at);
-    return piece.narrowed();
+  __device__ __forceinline__ static uint4 load(const T* at) {
+    return __ldg(reinterpret_cast<const uint4*>(at));
   }
-  __device__ __forceinline__ uint4 load_x(int at) const {
-    return load(call.x + row * call.x_stride, at);
-  }
-  __device__ __forceinline__ uint4 load_z(int at) const {
-    return load(call.z + row * call.z_stride, at);
-  }
-  __device__ __forceinline__ uint4 load_w(int at) const { return load(call.w, at); }
 
   // square + the sum of the piece's squares.
   __device__ __forceinline__ static float add_squares(uint4 words, float square) {
@@ -60,45 +62,56 @@ struct Row {
     for (int i = 0; i < P::kCount; ++i) square = fmaf(x.x[i], x.x[i], square);
     return square;
   }
+  __device__ __forceinline__ float add_squares_singly(int at, float square) const {
+#pragma unroll 1
+    for (int c = at; c < end_of(at); ++c) {
+      const float x_c = widen(__ldg(x() + c));
+      square = fmaf(x_c, x_c, square);
+    }
+    return square;
+  }
 
-  template <typename DO>
+  template <int N, typename DO>
   __device__ __forceinline__ static void each(DO element) {
 #pragma unroll
-    for (int i = 0; i < P::kCount; ++i) element(i);
+    for (int i = 0; i < N; ++i) element(i);
+  }
+
+  // y and w hold x and the weight before, y the result and w nothing of use afterwards. An option is
+  // asked for once for all N elements.
+  template <int N>
+  __device__ __forceinline__ void gate(float (&y)[N], const float (&z)[N], float (&w)[N],
+                                       float inverse) const {
+    each<N>([&](int i) { y[i] *= inverse; });
+    if (call.rounds_norm) each<N>([&](int i) { y[i] = widen(narrow<T>(y[i])); });
+    if (call.weight_is_offset) each<N>([&](int i) { w[i] = 1.0f + w[i]; });
+    if (call.gate_is_sigmoid) {
+      each<N>([&](int i) { y[i] = y[i] * w[i] * sigmoid_gate(z[i]); });
+    } else {
+      each<N>([&](int i) { y[i] = y[i] * w[i] * silu(z[i]); });
+    }
   }
 
   __device__ __forceinline__ void finish(uint4 x_words, uint4 z_words, uint4 w_words, int at,
                                          float inverse) const {
-    P x, z, w, y;
-    x.widen_from(x_words), z.widen_from(z_words), w.widen_from(w_words);
-    // An option is asked for once a piece.
-    each([&](int i) { y.x[i] = x.x[i] * inverse; });
-    if (call.rounds_norm) each([&](int i) { y.x[i] = widen(narrow<T>(y.x[i])); });
-    if (call.weight_is_offset) each([&](int i) { w.x[i] = 1.0f + w.x[i]; });
-    if (call.gate_is_sigmoid) {
-      each([&](int i) { y.x[i] = y.x[i] * w.x[i] * sigmoid_gate(z.x[i]); });
-    } else {
-      each([&](int i) { y.x[i] = y.x[i] * w.x[i] * silu(z.x[i]); });
-    }
-    const int left = call.channels - at;
-    T* const out = call.out + row * call.out_stride + at;
-    if (call.vectors) {
-      y.store(out);
-    } else {
-      y.store_some(out, left);
-    }
+    P y, z, w;
+    y.widen_from(x_words), z.widen_from(z_words), w.widen_from(w_words);
+    gate(y.x, z.x, w.x, inverse);
+    y.store(out() + at);
     if (call.out_f32 == nullptr) return;
-    float* const wide = call.out_f32 + row * call.out_f32_stride + at;
 #pragma unroll
     for (int i = 0; i < P::kCount; i += 4) {
-      if (call.vectors) {
-        store4(wide + i, make_float4(y.x[i], y.x[i + 1], y.x[i + 2], y.x[i + 3]));
-      } else {
-#pragma unroll
-        for (int j = i; j < i + 4; ++j) {
-          if (j < left) wide[j] = y.x[j];
-        }
-      }
+      store4(out_f32() + at + i, make_float4(y.x[i], y.x[i + 1], y.x[i + 2], y.x[i + 3]));
+    }
+  }
+  __device__ __forceinline__ void finish_singly(int at, float inverse) const {
+#pragma unroll 1
+    for (int c = at; c < end_of(at); ++c) {
+      float y[1] = {widen(__ldg(x() + c))}, w[1] = {widen(__ldg(call.w + c))};
+      const float z_c[1] = {widen(__ldg(z() + c))};
+      gate(y, z_c, w, inverse);
+      out()[c] = narrow<T>(y[0]);
+      if (call.out_f32 != nullptr) out_f32()[c] = y[0];
     }
   }
 };
@@ -132,28 +145,38 @@ __device__ __forceinline__ void gated_rms_norm(const Arguments<T>& call) {
   const int first = lane * P::kCount;
 
   uint4 x[HELD], z[HELD], w[HELD];
-#pragma unroll
-  for (int held = 0; held < HELD; ++held) {
-    const int at = first + held * step;
-    if (at < channels) x[held] = row.load_x(at), z[held] = row.load_z(at), w[held] = row.load_w(at);
-  }
   float square = 0.0f;
+  if (call.vectors) {
 #pragma unroll
-  for (int held = 0; held < HELD; ++held) {
-    if (first + held * step < channels) square = row.add_squares(x[held], square);
-  }
-  for (int at = first + HELD * step; at < channels; at += step) {
-    square = row.add_squares(row.load_x(at), square);
+    for (int held = 0; held < HELD; ++held) {
+      const int at = first + held * step;
+      if (at >= channels) continue;
+      x[held] = row.load(row.x() + at), z[held] = row.load(row.z() + at);
+      w[held] = row.load(call.w + at);
+    }
+#pragma unroll
+    for (int held = 0; held < HELD; ++held) {
+      if (first + held * step < channels) square = row.add_squares(x[held], square);
+    }
+    for (int at = first + HELD * step; at < channels; at += step) {
+      square = row.add_squares(row.load(row.x() + at), square);
+    }
+  } else {
+    for (int at = first; at < channels; at += step) square = row.add_squares_singly(at, square);
   }
   square = row_sum<BLOCK>(square, lanes);
   const float inverse = 1.0f / sqrtf(square / static_cast<float>(call.channels) + call.eps);
+  if (call.vectors) {
 #pragma unroll
-  for (int held = 0; held < HELD; ++held) {
-    const int at = first + held * step;
-    if (at < channels) row.finish(x[held], z[held], w[held], at, inverse);
-  }
-  for (int at = first + HELD * step; at < channels; at += step) {
-    row.finish(row.load_x(at), row.load_z(at), row.load_w(at), at, inverse);
+    for (int held = 0; held < HELD; ++held) {
+      const int at = first + held * step;
+      if (at < channels) row.finish(x[held], z[held], w[held], at, inverse);
+    }
+    for (int at = first + HELD * step; at < channels; at += step) {
+      row.finish(row.load(row.x() + at), row.load(row.z() + at), row.load(call.w + at), at, inverse);
+    }
+  } else {
+    for (int at = first; at < channels; at += step) row.finish_singly(at, inverse);
   }
 }
 

@@ -49,11 +49,4 @@ struct Piece {
     }
     return make_uint4(word[0], word[1], word[2], word[3]);
   }
-
-  __device__ __forceinline__ void store_some(T* at, int count) const {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      if (i < count) at[i] = narrow<T>(x[i]);
-    }
-  }
 };

@@ -147,7 +147,10 @@ __device__ __forceinline__ void draft_conv_project(const T* __restrict__ x,
         for (int step = 16; step > 0; step /= 2) {
           sum[o][r] += __shfl_xor_sync(kFullWarp, sum[o][r], step);
         }
-        if (lane == 0) s_sum[warp][o][r] = sum[o][r];
+      }
+      if (lane == 0) {
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) s_sum[warp][o][r] = sum[o][r];
       }
     }
     __syncthreads();  // every warp's sums are there

@@ -37,18 +37,19 @@ __device__ __forceinline__ Best nothing() { return {0u, kNoIndex}; }
 // Where the first -inf of a thread's elements stands: what is left when it has no larger number.
 template <typename T>
 __device__ __forceinline__ Best lowest_of(const Stretch<T>& stretch) {
-  Best best = nothing();
-  const auto look = [&](float x, int index) {
-    if (x == value_of(kLowestKey) && index < best.index) best = {kLowestKey, index};
-  };
-  if (stretch.end_index >= 0) look(widen(stretch.row[stretch.end_index]), stretch.end_index);
+  const float lowest = value_of(kLowestKey);
+  int index = kNoIndex;
+  if (stretch.end_index >= 0 && widen(stretch.row[stretch.end_index]) == lowest) {
+    index = stretch.end_index;
+  }
   // An element of the tail does not end the look: it stands behind every vector.
   const int threads = blockDim.x;
-  for (int own = threadIdx.x; own < stretch.vectors && stretch.index_of(own) < best.index;
+  for (int own = threadIdx.x; own < stretch.vectors && stretch.index_of(own) < index;
        own += threads) {
-    each_of(look, stretch.vector(own), stretch.index_of(own), stretch.row);
+    if (largest_of(stretch.vector(own), stretch.row) == lowest) index = stretch.index_of(own);
   }
-  return best;
+  if (index == kNoIndex) return nothing();
+  return {kLowestKey, index};
 }
 
 // This thread's share. Of the vectors only the number of the best is kept: most elements cost one

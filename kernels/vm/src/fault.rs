@@ -74,6 +74,13 @@ pub enum FaultKind {
         /// Whether it is a store.
         store: bool,
     },
+    /// A `cp.async` that is to bring more bytes than its piece has.
+    CopySize {
+        /// Bytes it is to bring.
+        wanted_bytes: u32,
+        /// Bytes of the piece.
+        piece_bytes: u32,
+    },
     /// A read of bytes nobody wrote.
     Uninitialised {
         /// Where.

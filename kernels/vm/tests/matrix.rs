@@ -146,6 +146,12 @@ fn copies_arrive_with_their_wait_and_fill_with_zeros() {
     let out = fine(&format!("mov.u32 %r30, 8; {}", copy(cg, "16, %r30")));
     assert_eq!(out[..8], [256, 257, 0, 0, 260, 261, 0, 0]);
     assert_eq!(fine(&copy(cg, "16, 0"))[..4], [0; 4]);
+    // One lane that wants more than the piece, and one that would.
+    let more = "selp.u32 %r30, 17, 16, %p3;";
+    let f = fault(&format!("setp.eq.u32 %p3, %r1, 5; {more} {}", copy(cg, "16, %r30")), 32);
+    assert_eq!(f.kind, FaultKind::CopySize { wanted_bytes: 17, piece_bytes: 16 });
+    let nobody = format!("setp.eq.u32 %p3, %r1, 99; {more} {}", copy(cg, "16, %r30"));
+    assert_eq!(fine(&nobody)[..4], [256, 257, 258, 259]);
     for (form, odd) in [("%p3", 0), ("!%p3", 260)] {
         let out = fine(&format!("setp.eq.u32 %p3, %r1, 1; {}", copy(cg, &format!("16, {form}"))));
         assert_eq!(out[4], odd, "{form}");

@@ -188,6 +188,7 @@ mod tests {
     fn mutant(line: u32, now: &str) -> Mutant {
         Mutant {
             operator: Operator::DeadPredicate,
+            stem: "k",
             entry: "k".to_owned(),
             line: 9,
             source: Some(("f/k.cu".to_owned(), line)),

@@ -2,30 +2,81 @@
 //! by few of a suite's questions, and with few values; so a survivor is asked a fixed number of cases
 //! that are built like those which reach it, with other contents. They come from the generator that
 //! every search uses, and the unchanged kernel must answer a case as the reference does before the case
-//! may judge anyone.
+//! may judge anyone. Some also examine a relation that must hold bit for bit: it sees what a bound has room
+//! for; and some borrow the values of a fixture that does not reach the mutant.
 
 use super::suite::{Member, Origin};
 use crate::choices::{Choices, Path, Seeded, mix};
-use crate::generate;
+use crate::examine::Examine;
+use crate::generate::{self, Draw};
 use crate::subject::Subject;
+use contracts::CaseScope;
 use contracts::case::Case;
-use contracts::format::{Fixture, Word};
+use contracts::format::{Compare, Contract, Fixture, Relation, Word};
 
 /// Cases that a survivor of the suite is asked besides.
 pub const CASES: u64 = 384;
+/// Cases after those, each with a relation.
+const RELATED: u64 = 96;
+/// Cases after those, each with some fixture's values.
+const BORROWED: u64 = 192;
 /// First seed of their contents: one for every mutant, so that a score depends on nothing but its
 /// mutants.
 const SEED: u64 = 0x6675_7274;
 /// Elements by which a size is moved at most: those of a piece of 16 bytes.
 const LARGEST_STEP: i64 = 8;
 
+/// The further questions of a mutant that these questions reach, numbered.
+pub fn questions<'s, 'a>(
+    reaching: Vec<&'s Member<'a>>,
+) -> impl Iterator<Item = (u64, Draw)> + use<'s, 'a> {
+    (0..CASES + RELATED + BORROWED)
+        .filter_map(move |number| Some((number, question(&reaching, number)?)))
+}
+
+fn question(reaching: &[&Member<'_>], number: u64) -> Option<Draw> {
+    let contract = reaching.first()?.prepared.subject.contract;
+    let case = case(reaching, number)?;
+    let examine = if (CASES..CASES + RELATED).contains(&number) {
+        relation_of(contract, &case, number)?
+    } else {
+        Examine::Kernel
+    };
+    Some(Draw::of(case, examine))
+}
+
+/// One of the relations that hold of this case bit for bit; `None` where there is none.
+fn relation_of(contract: &Contract, case: &Case, number: u64) -> Option<Examine> {
+    let scope = CaseScope::new(contract, case);
+    let is_asked = |relation: &Relation| {
+        relation.compare == Compare::Bits
+            && relation.when.as_ref().is_none_or(|when| when.eval_bool(&scope).unwrap_or(false))
+    };
+    let names: Vec<&String> = contract
+        .relations
+        .iter()
+        .filter(|(_, relation)| is_asked(relation))
+        .map(|(name, _)| name)
+        .collect();
+    let mut choices = Seeded { seed: mix(SEED, number) };
+    let which = choices.choose(Path::new("relation"), names.len() as u64) as usize;
+    names.get(which).map(|name| Examine::Relation(format!("relations.{name}")))
+}
+
 /// The case of this number for a mutant that these questions reach; `None` when the generator refuses
 /// what it was given.
-pub fn case(reaching: &[&Member<'_>], number: u64) -> Option<Case> {
+fn case(reaching: &[&Member<'_>], number: u64) -> Option<Case> {
     let mut choices = Seeded { seed: mix(SEED, number) };
     let member = drawn_member(reaching, &mut choices)?;
     let subject = member.prepared.subject;
-    let assigned = like(subject, member, &mut choices);
+    let mut assigned = like(subject, member, &mut choices);
+    if number >= CASES + RELATED {
+        let fixtures = &subject.contract.fixtures;
+        let which = choices.choose(Path::new("borrowed"), fixtures.len() as u64) as usize;
+        let (_, fixture) = fixtures.get_index(which)?;
+        assigned.values = fixture.values.clone();
+        assigned.joint = fixture.joint.clone();
+    }
     generate::draw_assigned(subject, &assigned, &mut choices).ok()
 }
 

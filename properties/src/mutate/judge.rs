@@ -3,15 +3,14 @@
 //! cases of [`further`].
 
 use super::further;
-use super::listing::Listing;
+use super::modules::{self, Module};
 use super::sample::Mutant;
 use super::suite::{Member, Suite, instruction_budget};
 use crate::check::{Session, ToolError, Workspace, attempt, check_prepared, failing_clauses};
-use crate::examine::Examine;
+use crate::generate::Draw;
 use crate::oracle::{Observed, first_difference};
 use crate::prepare::{Prepared, prepare};
 use crate::verdict::Verdict;
-use contracts::case::Case;
 use kernels::arena::Arena;
 use kernels::backend::vm::VmBackend;
 use kernels::backend::{Backend, BackendError};
@@ -54,24 +53,18 @@ pub enum Fate {
 }
 
 /// Judges mutants, one after another. One a thread.
-pub struct Judge<'s, 'a> {
-    stem: &'static str,
-    listing: &'s Listing<'a>,
+pub struct Judge<'s> {
+    modules: &'s [Module],
     suite: &'s Suite<'s>,
     /// Whether every question is asked of what one has killed, for the clauses that would have too.
     is_thorough: bool,
     workspace: Workspace,
 }
 
-impl<'s, 'a> Judge<'s, 'a> {
-    /// A judge of mutants of module `stem`, whose text is `listing`.
-    pub fn new(
-        stem: &'static str,
-        listing: &'s Listing<'a>,
-        suite: &'s Suite<'s>,
-        is_thorough: bool,
-    ) -> Judge<'s, 'a> {
-        Judge { stem, listing, suite, is_thorough, workspace: Workspace::new() }
+impl<'s> Judge<'s> {
+    /// A judge of mutants of these modules of one contract.
+    pub fn new(modules: &'s [Module], suite: &'s Suite<'s>, is_thorough: bool) -> Judge<'s> {
+        Judge { modules, suite, is_thorough, workspace: Workspace::new() }
     }
 
     /// Asks one mutant.
@@ -80,8 +73,7 @@ impl<'s, 'a> Judge<'s, 'a> {
     /// When the tool fails.
     pub fn judge(&mut self, mutant: &Mutant) -> Result<Fate, ToolError> {
         let mut backend = self.machine_for(mutant);
-        let text = self.listing.with_line(&mutant.entry, mutant.line, &mutant.now);
-        match backend.replace_entry(self.stem, &mutant.entry, text) {
+        match backend.replace_entry(mutant.stem, &mutant.entry, self.text_of(mutant)) {
             Ok(()) => {}
             Err(BackendError::Ptx(PtxError::Parse { error, .. })) => {
                 return Ok(Fate::Rejected(error));
@@ -103,19 +95,17 @@ impl<'s, 'a> Judge<'s, 'a> {
         mutant: &Mutant,
         mut asked: usize,
     ) -> Result<Fate, ToolError> {
-        for (number, case) in further_cases(self.suite, mutant) {
+        for (number, Draw { case, examine }) in further_questions(self.suite, mutant) {
             let subject = self.suite.members[0].prepared.subject;
             // A case that no call can be made of judges nobody.
             let Ok(prepared) = prepare(subject, &case) else { continue };
             asked += 1;
-            let verdict =
-                check_prepared(&prepared, &Examine::Kernel, backend, &mut self.workspace)?;
+            let verdict = check_prepared(&prepared, &examine, backend, &mut self.workspace)?;
             if !matches!(verdict, Verdict::Disagree(_) | Verdict::Fault(_)) {
                 continue;
             }
             let mut kernel = self.machine_for(mutant);
-            let own =
-                check_prepared(&prepared, &Examine::Kernel, &mut kernel, &mut self.workspace)?;
+            let own = check_prepared(&prepared, &examine, &mut kernel, &mut self.workspace)?;
             if own == Verdict::Agree {
                 let clause = verdict.clause().unwrap_or_default().to_owned();
                 let by = format!("further case {number}");
@@ -161,8 +151,7 @@ impl<'s, 'a> Judge<'s, 'a> {
             expected: Observed::default(),
             observed: Observed::default(),
         };
-        let text = self.listing.with_line(&mutant.entry, mutant.line, &mutant.now);
-        pair.changed.replace_entry(self.stem, &mutant.entry, text)?;
+        pair.changed.replace_entry(mutant.stem, &mutant.entry, self.text_of(mutant))?;
         let mut cases = 0;
         for member in self.suite.reaching(&mutant.entry, mutant.block) {
             match pair.agrees_on(&member.prepared)? {
@@ -171,7 +160,7 @@ impl<'s, 'a> Judge<'s, 'a> {
                 None => {}
             }
         }
-        for (_, case) in further_cases(self.suite, mutant) {
+        for (_, Draw { case, .. }) in further_questions(self.suite, mutant) {
             let subject = self.suite.members[0].prepared.subject;
             let Ok(prepared) = prepare(subject, &case) else { continue };
             match pair.agrees_on(&prepared)? {
@@ -181,6 +170,12 @@ impl<'s, 'a> Judge<'s, 'a> {
             }
         }
         Ok(Some(cases))
+    }
+
+    /// The mutant's entry.
+    fn text_of(&self, mutant: &Mutant) -> String {
+        let module = modules::named(self.modules, mutant.stem);
+        module.listing.with_line(&mutant.entry, mutant.line, &mutant.now)
     }
 
     fn machine_for(&self, mutant: &Mutant) -> VmBackend {
@@ -214,13 +209,12 @@ impl Pair {
     }
 }
 
-/// The further cases of a mutant, numbered.
-fn further_cases<'s>(
-    suite: &'s Suite<'_>,
+/// The further questions of a mutant, numbered.
+fn further_questions<'s, 'a>(
+    suite: &'s Suite<'a>,
     mutant: &Mutant,
-) -> impl Iterator<Item = (u64, Case)> + use<'s> {
-    let reaching: Vec<_> = suite.reaching(&mutant.entry, mutant.block).collect();
-    (0..further::CASES).filter_map(move |number| Some((number, further::case(&reaching, number)?)))
+) -> impl Iterator<Item = (u64, Draw)> + use<'s, 'a> {
+    further::questions(suite.reaching(&mutant.entry, mutant.block).collect())
 }
 
 fn machine(instructions: u64) -> VmBackend {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The GPU the comparison is made for.
+/// The GPU the comparison is made for; of text for that one alone, with what it alone has.
 const ARCHITECTURE: &str = "sm_90";
 
 /// `ptxas`, and the kernels it has assembled.
@@ -63,6 +63,7 @@ impl Assembler {
 
     /// The machine code of a text, or why there is none.
     fn assemble(&self, text: &str) -> Result<Result<Vec<u8>, String>, String> {
+        let is_special = text.lines().any(|line| line.trim() == ".target sm_90a");
         let failed = |error: std::io::Error| format!("{}: {error}", self.path.display());
         let folder = tempfile::tempdir().map_err(failed)?;
         // The file's name may stand in the code: one name for all.
@@ -70,7 +71,7 @@ impl Assembler {
         std::fs::write(folder.path().join(source), text).map_err(failed)?;
         let output = Command::new(&self.path)
             .current_dir(folder.path())
-            .arg(format!("-arch={ARCHITECTURE}"))
+            .arg(format!("-arch={ARCHITECTURE}{}", if is_special { "a" } else { "" }))
             .arg("-o")
             .args([code, source])
             .output()

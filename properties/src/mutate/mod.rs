@@ -14,6 +14,7 @@ pub mod further;
 pub mod judge;
 pub mod listing;
 pub mod machine_code;
+pub mod modules;
 pub mod named;
 pub mod operators;
 pub mod record;
@@ -26,9 +27,8 @@ use crate::subject::Subject;
 use changes::Changes;
 use equivalents::Equivalents;
 use judge::{Fate, Judge};
-use kernels::backend::BackendError;
-use listing::Listing;
 use machine_code::Assembler;
+use modules::Module;
 use named::Named;
 use sample::{Mutant, Sample, sample, seed_of};
 use std::collections::BTreeMap;
@@ -267,19 +267,16 @@ pub fn mutate(
     let suite = Suite::measure(subject, &questions, plan.threads)?;
     let measuring = started.elapsed();
 
-    let stem = subject.name();
-    let text = kernels::ptx::module_text(stem).map_err(BackendError::from)?;
-    let module = kernels::ptx::module(stem).map_err(BackendError::from)?;
-    let listing = Listing::of(text);
+    let modules = modules::of_contract(subject)?;
     let seed = seed_of(&plan.seed);
-    let whole = plan.changes.as_ref().is_some_and(|changes| changes.judges(subject.family, stem));
+    let judges = |changes: &Changes| changes.judges(subject.family, subject.name());
+    let whole = plan.changes.as_ref().is_some_and(judges);
     let changes = plan.changes.as_ref().filter(|_| !whole);
-    let Sample { mutants, sites, executed } =
-        sample(&listing, module, &suite, plan.sample, seed, changes);
+    let Sample { mutants, sites, executed } = sample(&modules, &suite, plan.sample, seed, changes);
 
     let judging = Instant::now();
     let until = plan.budget.map(|budget| judging + budget);
-    let work = Work { plan, stop, until, listing: &listing, suite: &suite, mutants: &mutants };
+    let work = Work { plan, stop, until, modules: &modules, suite: &suite, mutants: &mutants };
     let (judged, named) = work.run(observe)?;
     Ok(Score {
         subject,
@@ -326,7 +323,7 @@ struct Work<'w> {
     plan: &'w Plan,
     stop: &'w AtomicBool,
     until: Option<Instant>,
-    listing: &'w Listing<'w>,
+    modules: &'w [Module],
     suite: &'w Suite<'w>,
     mutants: &'w [Mutant],
 }
@@ -347,12 +344,7 @@ impl Work<'_> {
         let lock = || fates.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         std::thread::scope(|scope| {
             let work = || {
-                let mut judge = Judge::new(
-                    self.plan.subject.name(),
-                    self.listing,
-                    self.suite,
-                    self.plan.is_thorough,
-                );
+                let mut judge = Judge::new(self.modules, self.suite, self.plan.is_thorough);
                 while !self.is_over() {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     if at >= all {
@@ -393,13 +385,14 @@ impl Work<'_> {
     }
 
     /// The fate of an automatic mutant: a survivor must also be another program than the kernel.
-    fn fate(&self, judge: &mut Judge<'_, '_>, mutant: &Mutant) -> Result<Fate, ToolError> {
+    fn fate(&self, judge: &mut Judge<'_>, mutant: &Mutant) -> Result<Fate, ToolError> {
         let fate = judge.judge(mutant)?;
         let Fate::Survived { asked, .. } = fate else { return Ok(fate) };
         if let Some(assembler) = &self.plan.assembler {
-            let whole = self.listing.line(mutant.line);
-            let kernel = self.listing.with_line(&mutant.entry, mutant.line, whole);
-            let changed = self.listing.with_line(&mutant.entry, mutant.line, &mutant.now);
+            let listing = &modules::named(self.modules, mutant.stem).listing;
+            let whole = listing.line(mutant.line);
+            let kernel = listing.with_line(&mutant.entry, mutant.line, whole);
+            let changed = listing.with_line(&mutant.entry, mutant.line, &mutant.now);
             match assembler.compare(&kernel, &changed).map_err(ToolError::Missing)? {
                 machine_code::Comparison::Same => {
                     let evidence = "the same machine code".to_owned();

@@ -2,7 +2,8 @@
 //! text and suite give the same sample on every machine.
 
 use super::changes::Changes;
-use super::listing::{Listing, Site};
+use super::listing::Site;
+use super::modules::Module;
 use super::operators::{Operator, edits};
 use super::suite::Suite;
 use crate::choices::mix;
@@ -12,6 +13,8 @@ use crate::choices::mix;
 pub struct Mutant {
     /// The kind of edit.
     pub operator: Operator,
+    /// The module.
+    pub stem: &'static str,
     /// The entry.
     pub entry: String,
     /// PTX line, from 1.
@@ -42,44 +45,50 @@ pub fn seed_of(word: &str) -> u64 {
     word.bytes().fold(0, |seed, byte| mix(seed, u64::from(byte)))
 }
 
-/// Draws at most `most` mutants of a module that the suite executes; where `changes` is given, only of
-/// lines that came from changed source.
+/// Draws at most `most` mutants of a contract's modules that the suite executes; where `changes` is given,
+/// only of lines that came from changed source.
 pub fn sample(
-    listing: &Listing<'_>,
-    module: &ptx_vm::Module,
+    modules: &[Module],
     suite: &Suite<'_>,
     most: usize,
     seed: u64,
     changes: Option<&Changes>,
 ) -> Sample {
-    let sites = listing.sites();
+    let all_sites: Vec<Vec<Site<'_>>> =
+        modules.iter().map(|module| module.listing.sites()).collect();
     let mut chosen = Sample::default();
-    let mut order: Vec<(u64, usize, usize)> = Vec::new();
-    for (at, site) in sites.iter().enumerate() {
+    let mut order: Vec<(u64, usize, usize, usize)> = Vec::new();
+    let places = all_sites.iter().enumerate().flat_map(|(which, sites)| {
+        sites.iter().enumerate().map(move |(at, site)| (which, sites, at, site))
+    });
+    for (which, sites, at, site) in places {
         let is_changed = |changes: &Changes| {
             site.source.is_some_and(|(file, line)| changes.has_line(file, line))
         };
-        if !changes.is_none_or(is_changed) || edits(&sites, at).is_empty() {
+        if !changes.is_none_or(is_changed) || edits(sites, at).is_empty() {
             continue;
         }
         chosen.sites += 1;
-        let Some(block) = block_of(module, site) else { continue };
+        let Some(block) = block_of(modules[which].parsed, site) else { continue };
         if suite.reaching(site.entry, block).next().is_some() {
             chosen.executed += 1;
-            order.push((mix(seed, u64::from(site.line)), at, block));
+            // A contract's own module is sampled as it would be without the others.
+            let of_module = if which == 0 { seed } else { mix(seed, which as u64) };
+            order.push((mix(of_module, u64::from(site.line)), which, at, block));
         }
     }
     order.sort_unstable();
-    for (rank, at, block) in order.into_iter().take(most) {
-        let site = &sites[at];
-        let edits = edits(&sites, at);
+    for (rank, which, at, block) in order.into_iter().take(most) {
+        let (module, site) = (&modules[which], &all_sites[which][at]);
+        let edits = edits(&all_sites[which], at);
         let edit = &edits[(mix(rank, seed) % edits.len() as u64) as usize];
         chosen.mutants.push(Mutant {
             operator: edit.operator,
+            stem: module.stem,
             entry: site.entry.to_owned(),
             line: site.line,
             source: site.source.map(|(file, line)| (file.to_owned(), line)),
-            was: listing.line(site.line).to_owned(),
+            was: module.listing.line(site.line).to_owned(),
             now: edit.now.clone(),
             block,
         });

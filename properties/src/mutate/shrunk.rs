@@ -3,7 +3,7 @@
 //! seed.
 
 use super::clock::Clock;
-use super::listing::Listing;
+use super::modules::{self, Module};
 use super::sample::{Mutant, Sample, sample};
 use super::suite::{Suite, instruction_budget, questions};
 use crate::check::{ToolError, Workspace, check};
@@ -57,7 +57,7 @@ impl Planted {
     ///
     /// # Errors
     /// When the wrong kernel cannot be run any more.
-    pub fn single_edits(&self, kernels: &Kernels<'_>) -> Result<(usize, Option<Case>), ToolError> {
+    pub fn single_edits(&self, kernels: &Kernels) -> Result<(usize, Option<Case>), ToolError> {
         let mut judge = Judge::new(self.subject, kernels.machine(self.mutant.as_ref())?);
         judge.examine = Examine::for_clause(self.shrunk.verdict.clause().unwrap_or_default());
         let near = neighbours(self.subject.contract, &self.shrunk.case);
@@ -70,20 +70,20 @@ impl Planted {
 }
 
 /// The wrong kernels of one contract.
-pub struct Kernels<'a> {
-    subject: &'static Subject,
-    listing: Listing<'a>,
+pub struct Kernels {
+    modules: Vec<Module>,
     budget: u64,
 }
 
-impl Kernels<'_> {
+impl Kernels {
     /// A machine with the mutant in the kernel's place.
     fn machine(&self, mutant: Option<&Mutant>) -> Result<VmBackend, BackendError> {
         let limits = Limits { instructions: self.budget, ..Limits::default() };
         let mut machine = VmBackend::with(limits, Options::default());
         if let Some(mutant) = mutant {
-            let text = self.listing.with_line(&mutant.entry, mutant.line, &mutant.now);
-            machine.replace_entry(self.subject.name(), &mutant.entry, text)?;
+            let listing = &modules::named(&self.modules, mutant.stem).listing;
+            let text = listing.with_line(&mutant.entry, mutant.line, &mutant.now);
+            machine.replace_entry(mutant.stem, &mutant.entry, text)?;
         }
         Ok(machine)
     }
@@ -116,22 +116,20 @@ pub fn planted(
     subject: &'static Subject,
     count: usize,
     seed: u64,
-) -> Result<(Kernels<'static>, Vec<Planted>), ToolError> {
-    let stem = subject.name();
-    let text = kernels::ptx::module_text(stem).map_err(BackendError::from)?;
-    let module = kernels::ptx::module(stem).map_err(BackendError::from)?;
-    let listing = Listing::of(text);
+) -> Result<(Kernels, Vec<Planted>), ToolError> {
+    let mut modules = modules::of_contract(subject)?;
+    modules.truncate(1);
     let is_canary = crate::subject::canary().is_some_and(|canary| std::ptr::eq(canary, subject));
     let (mutants, budget): (Vec<Option<Mutant>>, u64) = if is_canary {
         (vec![None; count], CANARY_BUDGET)
     } else {
         let asked = questions(subject, Path::new("no stored cases"), FRESH)?;
         let suite = Suite::measure(subject, &asked, 1)?;
-        let Sample { mutants, .. } = sample(&listing, module, &suite, usize::MAX, seed, None);
+        let Sample { mutants, .. } = sample(&modules, &suite, usize::MAX, seed, None);
         let budget = instruction_budget(suite.members.iter());
         (mutants.into_iter().map(Some).collect(), budget)
     };
-    let kernels = Kernels { subject, listing, budget };
+    let kernels = Kernels { modules, budget };
     let mut all = Vec::new();
     for (number, mutant) in mutants.into_iter().enumerate() {
         if all.len() == count {

@@ -76,6 +76,7 @@ fn machine_clause(kind: &FaultKind, place: Option<&Place>) -> &'static str {
         | FaultKind::NoProgress { .. } => "house.budget",
         FaultKind::OutOfBounds { .. }
         | FaultKind::Misaligned { .. }
+        | FaultKind::CopySize { .. }
         | FaultKind::ConstWrite { .. }
         | FaultKind::BadBranchIndex { .. }
         | FaultKind::BadDescriptor { .. }

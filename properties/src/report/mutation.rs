@@ -34,12 +34,8 @@ fn one(out: &mut String, score: &Score, paint: Paint) {
             Fate::Rejected(why) => format!("rejected: {why}"),
             _ => continue,
         };
-        let _ = writeln!(
-            out,
-            "{name}: {} {verdict}\n{}",
-            judged.mutant.operator,
-            diff(name, &judged.mutant)
-        );
+        let _ =
+            writeln!(out, "{name}: {} {verdict}\n{}", judged.mutant.operator, diff(&judged.mutant));
     }
     for (id, what) in score.named_failures() {
         let _ = writeln!(out, "{name}: mutant {id} {}", paint.bad(&what));
@@ -94,8 +90,8 @@ fn same(bits: Option<bool>) -> &'static str {
 }
 
 /// Where the mutant is, its CUDA line, and the PTX line before and after.
-fn diff(stem: &str, mutant: &Mutant) -> String {
-    let mut text = format!("  {stem}.ptx:{} in {}", mutant.line, mutant.entry);
+fn diff(mutant: &Mutant) -> String {
+    let mut text = format!("  {}.ptx:{} in {}", mutant.stem, mutant.line, mutant.entry);
     if let Some((file, line)) = &mutant.source {
         let _ = write!(text, "; {file}:{line}");
         if let Some(source) = source_line(file, *line) {
@@ -217,6 +213,7 @@ fn judged_json(judged: &Judged) -> Value {
     let mutant = &judged.mutant;
     let mut value = fate_json(&judged.fate);
     value["operator"] = json!(mutant.operator.word());
+    value["module"] = json!(mutant.stem);
     value["entry"] = json!(mutant.entry);
     value["ptx_line"] = json!(mutant.line);
     value["source"] = json!(mutant.source);

@@ -126,13 +126,37 @@ fn ptx_alone(base: &Tree<'_>, old: &str, head: &Tree<'_>, new: &str) -> String {
     }
 }
 
-/// Contracts that run a kernel: its own, and those that compare theirs with it.
+/// Contracts that run a kernel: its own, also where a variant has a module to itself, `CONTRACT_WORD`, and
+/// those that compare theirs with it.
 fn judges(kernel: &str, contracts: &[&Contract]) -> Vec<String> {
+    let is_own = |contract: &Contract| {
+        let word = kernel.strip_prefix(&*contract.contract);
+        let is_word = |word: &str| {
+            contract.variants.values().any(|variant| variant.values.iter().any(|one| one.0 == word))
+        };
+        word.is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix('_').is_some_and(|word| is_word(word))
+        })
+    };
     let compares = |contract: &Contract| {
         let equals = contract.relations.values().filter_map(|relation| relation.equals.as_ref());
         equals.map(|equals| equals.contract.as_str()).any(|name| name == kernel)
     };
-    let own = contracts.iter().filter(|c| c.contract == kernel);
-    let others = contracts.iter().filter(|c| c.contract != kernel && compares(c));
+    let own = contracts.iter().filter(|c| is_own(c));
+    let others = contracts.iter().filter(|c| !is_own(c) && compares(c));
     own.chain(others).map(|contract| contract.contract.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variants_own_module_is_judged_by_the_contract() {
+        let all: Vec<&Contract> = contracts::builtin().iter().collect();
+        assert_eq!(judges("gdn_chunk_hopper", &all), ["gdn_chunk"]);
+        assert!(judges("gdn_chunk_sideways", &all).is_empty());
+        assert!(judges("gdn_chunkhopper", &all).is_empty());
+        assert!(judges("gdn_decode", &all).len() > 1, "others compare theirs with it");
+    }
 }

@@ -58,6 +58,13 @@ impl<'a> Rows<'a> {
                     row[column] = rounded(dtype, 1024.0 * normal(word(key, column)));
                 }
             }
+            Values::SpikedRows => {
+                each(dtype, key, row, normal);
+                let column = below(word(key, WHOLE_ROW), row.len().max(1) as u64) as usize;
+                if let Some(bits) = row.get_mut(column) {
+                    *bits = rounded(dtype, 1024.0 * normal(word(key, column)));
+                }
+            }
             Values::DistinctMantissas => {
                 fill_by_index(row, first, |flat| distinct_mantissa(self.field, flat));
             }

@@ -147,6 +147,19 @@ fn one_element_of_a_spike_is_large() {
 }
 
 #[test]
+fn every_spiked_row_has_one_large_element_and_any_column_may_hold_it() {
+    let (mut columns, mut negative) = (std::collections::BTreeSet::new(), 0);
+    for row in valued(&Values::SpikedRows, DType::F32, &[400, 16], 4).chunks(16) {
+        let large: Vec<usize> = (0..16).filter(|column| row[*column].abs() > 10.0).collect();
+        assert!(large.len() <= 1, "{row:?}");
+        negative += large.iter().filter(|column| row[**column] < 0.0).count();
+        columns.extend(large);
+    }
+    assert_eq!(columns.len(), 16);
+    assert!((100..300).contains(&negative), "{negative} of 400 are negative");
+}
+
+#[test]
 fn codes_cycle_and_literals_repeat() {
     let codes = drawn(&Values::AllCodes, DType::E4M3, &[4, 64], &Domain::Any, 5);
     assert_eq!(codes.iter().collect::<std::collections::BTreeSet<_>>().len(), 256);
@@ -184,6 +197,7 @@ fn every_generator_respects_every_domain() {
         Values::CorrelatedRows(vec![0.5]),
         Values::Ramp,
         Values::Spike,
+        Values::SpikedRows,
         Values::DistinctMantissas,
         Values::Lattice,
         Values::OneHotRows,

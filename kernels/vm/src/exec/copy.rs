@@ -7,7 +7,7 @@ use super::lane::lanes_where;
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
 use super::warp::{FULL, Warp, lanes};
-use crate::fault::MemorySpace;
+use crate::fault::{FaultKind, MemorySpace};
 use crate::program::Copying;
 use crate::shared::{Other, Released, Touch, Toucher};
 use crate::syntax::Space;
@@ -106,7 +106,7 @@ fn issue<const CHECKS: bool, const LEN: usize>(
     let mut wanted = [LEN as u32; 32];
     if let Some(slot) = what.size {
         for (wanted, size) in wanted.iter_mut().zip(warp.word(slot)) {
-            *wanted = (*size).min(LEN as u32);
+            *wanted = *size;
         }
     }
     if let Some(ignored) = &what.ignored {
@@ -115,6 +115,11 @@ fn issue<const CHECKS: bool, const LEN: usize>(
         for l in lanes(ignored) {
             wanted[l] = 0;
         }
+    }
+    let too_large = lanes_where(|l| wanted[l] > LEN as u32) & pending.mask;
+    if let Some(l) = lanes(too_large).next() {
+        let (wanted_bytes, piece_bytes) = (wanted[l], LEN as u32);
+        return Err((l as u32, FaultKind::CopySize { wanted_bytes, piece_bytes }.into()));
     }
     for (offset, to) in pending.offsets.iter_mut().zip(to) {
         *offset = to as u32;

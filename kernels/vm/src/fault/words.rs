@@ -58,6 +58,9 @@ impl fmt::Display for FaultKind {
                 )?;
                 place(f, *space, buffer.as_ref(), *address)
             }
+            FaultKind::CopySize { wanted_bytes, piece_bytes } => {
+                write!(f, "a copy of {wanted_bytes} bytes into a piece of {piece_bytes}")
+            }
             FaultKind::Uninitialised { space, buffer, offset, .. } => {
                 f.write_str("a load of bytes that nobody wrote: ")?;
                 place(f, *space, buffer.as_ref(), *offset)

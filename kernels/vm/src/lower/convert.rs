@@ -81,7 +81,7 @@ impl<'a> Lowering<'a, '_> {
             let f: LaneFn = match parts {
                 ["cvt", "rna", "tf32", "f32"] => |a, _, _| u64::from(tf32_away(a as u32)),
                 ["cvt", "rna", "satfinite", "tf32", "f32"] => {
-                    |a, _, _| u64::from(tf32_finite(tf32_away(a as u32)))
+                    |a, _, _| u64::from(tf32_away_finite(a as u32))
                 }
                 ["cvt", "rn", "tf32", "f32"] => |a, _, _| u64::from(tf32_nearest(a as u32)),
                 ["cvt", "rz", "tf32", "f32"] => |a, _, _| u64::from(tf32_toward_zero(a as u32)),
@@ -494,9 +494,12 @@ fn tf32_away(bits: u32) -> u32 {
     bits.wrapping_add(0x1000) & !0x1fff
 }
 
-/// Infinity becomes the largest finite number of its sign.
-fn tf32_finite(bits: u32) -> u32 {
-    if bits << 1 == 0xff00_0000 { bits & 0x8000_0000 | 0x7f7f_e000 } else { bits }
+/// What exceeds the largest finite number is one step less: infinity becomes that number, and no
+/// number keeps its payload but for that step (an H200 computes it so).
+fn tf32_away_finite(bits: u32) -> u32 {
+    let not_finite = |bits: u32| bits & 0x7f80_0000 == 0x7f80_0000;
+    let rounded = if not_finite(bits) { bits } else { bits.wrapping_add(0x1000) } & !0x1fff;
+    if not_finite(rounded) { rounded - 0x2000 } else { rounded }
 }
 
 pub(crate) fn tf32_nearest(bits: u32) -> u32 {
