@@ -47,7 +47,7 @@ class Round:
         self.slot_of = torch.arange(batch, dtype=torch.int64, device="cuda")
         self.keys, self.values = I64(KEY_HEADS * DIM), I64(VALUE_HEADS * DIM)
         self.slot, self.gates = I64(VALUE_HEADS * DIM * DIM), I64(VALUE_HEADS)
-        self.grid, self.threads = (DIM // 32, VALUE_HEADS, batch), 32
+        self.grid, self.threads = (DIM // 32, VALUE_HEADS, batch), 32 if state == "f32" else 64
         self.sizes = (1, batch, KEY_HEADS, VALUE_HEADS, DIM, 0)
 
     def fla(self, index: int):
@@ -99,7 +99,7 @@ class Verify(Round):
     def ours(self, index: int):
         x = self.inputs[index]
         self.module.launch(
-            f"gdn_verify_{self.io}_{self.state}_k{DIM}", self.grid, self.threads, 0,
+            f"gdn_verify_{self.io}_{self.state}_k{DIM}", self.grid, self.threads if self.batch < 3 else 32, 0,
             x["q"], x["k"], x["v"], x["g"], x["beta"], x["s"], x["snap"], self.cu_seqlens, self.slot_of, x["o"],
             self.keys, self.keys, self.values, self.gates, self.gates, self.slot, self.slot, self.values,
             *self.sizes, 0, 1, self.scale,

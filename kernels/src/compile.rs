@@ -21,12 +21,13 @@ use std::sync::OnceLock;
 /// The virtual architecture: every GPU from Ampere on runs it.
 pub const TARGET: &str = "compute_80";
 
-/// Modules written for one generation of GPUs, which others cannot run: stem and virtual architecture.
-const OTHER_TARGETS: &[(&str, &str)] = &[("gdn_chunk_hopper", "compute_90a")];
+/// Modules written for one generation of GPUs, which others cannot run, say so by their stems' endings:
+/// the ending and the virtual architecture.
+const GENERATIONS: &[(&str, &str)] = &[("_hopper", "compute_90a")];
 
 /// The virtual architecture that a module is compiled for.
 pub fn target(stem: &str) -> &'static str {
-    OTHER_TARGETS.iter().find(|(other, _)| *other == stem).map_or(TARGET, |(_, target)| target)
+    GENERATIONS.iter().find(|(ending, _)| stem.ends_with(ending)).map_or(TARGET, |(_, arch)| arch)
 }
 
 /// The compute capability that a module demands exactly; `None` where 8.0 and all later ones do.
@@ -447,7 +448,9 @@ mod tests {
 
     #[test]
     fn a_module_of_one_generation_has_a_target_of_its_own() {
-        assert_eq!((target("gdn_chunk"), only_on("gdn_chunk")), (TARGET, None));
+        for portable in ["gdn_chunk", "hopper_rows", "gdn_hopper_chunk"] {
+            assert_eq!((target(portable), only_on(portable)), (TARGET, None));
+        }
         assert_eq!(target("gdn_chunk_hopper"), "compute_90a");
         assert_eq!(only_on("gdn_chunk_hopper"), Some((9, 0)));
     }

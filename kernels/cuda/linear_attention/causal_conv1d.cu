@@ -33,7 +33,8 @@
 constexpr int kThreads = 128;
 constexpr int kOwn = 4;  // channels of a thread of a tile
 constexpr int kTileRows = 32;
-constexpr int kRowsInFlight = 4;
+template <typename X>
+constexpr int kRowsInFlight = 16 / static_cast<int>(sizeof(X));
 constexpr float kLog2E = 1.44269504f;
 
 template <typename X, typename Y>
@@ -219,6 +220,65 @@ struct History {
   }
 };
 
+// A thread's channels of a tile: weights, the window, and the next group of rows, which are asked for
+// before those of the group before are used.
+template <typename X, typename Y, int W>
+struct TileWalk {
+  static constexpr int kHeld = W - 1;
+  const X* in;
+  int rows;
+  Four<X> ahead[kRowsInFlight<X>];
+  float weight[W][kOwn] = {}, bias[kOwn] = {}, window[kHeld][kOwn] = {};
+
+  // `own`: the channels are there; a thread without still takes part in the sums of a block that norms.
+  __device__ __forceinline__ void bring(int group, i64 stride, bool own) {
+#pragma unroll
+    for (int i = 0; i < kRowsInFlight<X>; ++i) {
+      if (own && group + i < rows) {
+        ahead[i].load(in);
+      } else {
+        ahead[i].clear();
+      }
+      in += stride;
+    }
+  }
+
+  // What is asked of every row is asked once, of the block.
+  template <bool NORMS, bool ACTIVATES>
+  __device__ __forceinline__ void run(const Arguments<X, Y>& call, Y* out, bool own, bool normed) {
+    for (int group = 0; group < rows; group += kRowsInFlight<X>) {
+      Four<X> here[kRowsInFlight<X>];
+#pragma unroll
+      for (int i = 0; i < kRowsInFlight<X>; ++i) here[i] = ahead[i];
+      bring(group + kRowsInFlight<X>, call.x_stride, own);
+#pragma unroll
+      for (int i = 0; i < kRowsInFlight<X>; ++i) {
+        float x[kOwn], y[kOwn];
+        here[i].widen_to(x);
+#pragma unroll
+        for (int c = 0; c < kOwn; ++c) {
+          float acc = bias[c];
+#pragma unroll
+          for (int j = 0; j < kHeld; ++j) acc = fmaf(weight[j][c], window[j][c], acc);
+          acc = fmaf(weight[kHeld][c], x[c], acc);
+#pragma unroll
+          for (int j = 0; j + 1 < kHeld; ++j) window[j][c] = window[j + 1][c];
+          window[kHeld - 1][c] = x[c];
+          y[c] = ACTIVATES ? silu(acc) : acc;
+        }
+        if constexpr (NORMS) {
+          const float square = head_square(y, call.head_dim);
+          const float inverse = normed ? inverse_length(square, call.eps) : 1.0f;
+#pragma unroll
+          for (int c = 0; c < kOwn; ++c) y[c] *= inverse;
+        }
+        if (own && group + i < rows) store4(out, make_float4(y[0], y[1], y[2], y[3]));
+        out += call.out_stride;
+      }
+    }
+  }
+};
+
 // Rows, weights and bias are whole pieces of four elements at addresses of such.
 template <typename X, typename Y, int W>
 __device__ __forceinline__ void by_tiles(const Arguments<X, Y>& call, int channel_blocks) {
@@ -240,23 +300,10 @@ __device__ __forceinline__ void by_tiles(const Arguments<X, Y>& call, int channe
   float* const live = call.state + slot * call.state_stride + own_window;
   const History<X> history{live, call.x + begin * call.x_stride + channel, call.x_stride, call.kept};
 
-  // The rows of a group are asked for before those of the group before are used.
-  const X* in = call.x + tile.first_row * call.x_stride + channel;
-  Four<X> ahead[kRowsInFlight];
-  const auto bring = [&](int group) {
-#pragma unroll
-    for (int i = 0; i < kRowsInFlight; ++i) {
-      if (own && group + i < tile.rows) {
-        ahead[i].load(in);
-      } else {
-        ahead[i].clear();
-      }
-      in += call.x_stride;
-    }
-  };
-  bring(0);
+  TileWalk<X, Y, W> walk;
+  walk.in = call.x + tile.first_row * call.x_stride + channel, walk.rows = tile.rows;
+  walk.bring(0, call.x_stride, own);
 
-  float weight[W][kOwn] = {}, bias[kOwn] = {}, window[kHeld][kOwn] = {};
   if (own) {
 #pragma unroll
     for (int piece = 0; piece < W; ++piece) {  // W pieces hold the weights of four channels
@@ -264,50 +311,34 @@ __device__ __forceinline__ void by_tiles(const Arguments<X, Y>& call, int channe
       spread(of_piece, load4(call.weight + static_cast<i64>(channel) * W + piece * kOwn));
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) {
-        weight[(piece * kOwn + i) % W][(piece * kOwn + i) / W] = of_piece[i];
+        walk.weight[(piece * kOwn + i) % W][(piece * kOwn + i) / W] = of_piece[i];
       }
     }
-    if (call.bias != nullptr) spread(bias, load4(call.bias + channel));
+    if (call.bias != nullptr) spread(walk.bias, load4(call.bias + channel));
 #pragma unroll
     for (int j = 0; j < kHeld; ++j) {
       if (before > 0) {
-        spread(window[j], load4(call.x + (tile.first_row - kHeld + j) * call.x_stride + channel));
+        spread(walk.window[j], load4(call.x + (tile.first_row - kHeld + j) * call.x_stride + channel));
       } else {
 #pragma unroll
-        for (int c = 0; c < kOwn; ++c) window[j][c] = history.input(c, call.kept - kHeld + j);
+        for (int c = 0; c < kOwn; ++c) walk.window[j][c] = history.input(c, call.kept - kHeld + j);
       }
     }
   }
 
-  Y* out = call.out + tile.first_row * call.out_stride + channel;
-  for (int group = 0; group < tile.rows; group += kRowsInFlight) {
-    Four<X> here[kRowsInFlight];
-#pragma unroll
-    for (int i = 0; i < kRowsInFlight; ++i) here[i] = ahead[i];
-    bring(group + kRowsInFlight);
-#pragma unroll
-    for (int i = 0; i < kRowsInFlight; ++i) {
-      float x[kOwn], y[kOwn];
-      here[i].widen_to(x);
-#pragma unroll
-      for (int c = 0; c < kOwn; ++c) {
-        float acc = bias[c];
-#pragma unroll
-        for (int j = 0; j < kHeld; ++j) acc = fmaf(weight[j][c], window[j][c], acc);
-        acc = fmaf(weight[kHeld][c], x[c], acc);
-#pragma unroll
-        for (int j = 0; j + 1 < kHeld; ++j) window[j][c] = window[j + 1][c];
-        window[kHeld - 1][c] = x[c];
-        y[c] = call.applies_silu ? silu(acc) : acc;
-      }
-      if (block_norms) {
-        const float square = head_square(y, call.head_dim);
-        const float inverse = channel < call.norm_channels ? inverse_length(square, call.eps) : 1.0f;
-#pragma unroll
-        for (int c = 0; c < kOwn; ++c) y[c] *= inverse;
-      }
-      if (own && group + i < tile.rows) store4(out, make_float4(y[0], y[1], y[2], y[3]));
-      out += call.out_stride;
+  Y* const out = call.out + tile.first_row * call.out_stride + channel;
+  const bool normed = channel < call.norm_channels;
+  if (block_norms) {
+    if (call.applies_silu) {
+      walk.template run<true, true>(call, out, own, normed);
+    } else {
+      walk.template run<true, false>(call, out, own, normed);
+    }
+  } else if (own) {
+    if (call.applies_silu) {
+      walk.template run<false, true>(call, out, true, false);
+    } else {
+      walk.template run<false, false>(call, out, true, false);
     }
   }
 
@@ -341,7 +372,7 @@ __device__ __forceinline__ void by_tiles(const Arguments<X, Y>& call, int channe
       causal_conv1d_##X_NAME##_##Y_NAME##_w##W(PARAMETERS(X, Y)) {                          \
     by_rows<X, Y, W>(ARGUMENTS);                                                            \
   }                                                                                         \
-  extern "C" __global__ void __launch_bounds__(kThreads, sizeof(X) + sizeof(Y) > 4 ? 5 : 6) \
+  extern "C" __global__ void __launch_bounds__(kThreads, sizeof(X) + sizeof(Y) > 4 ? 4 : 5) \
       causal_conv1d_tiles_##X_NAME##_##Y_NAME##_w##W(PARAMETERS(X, Y),                      \
                                                      int channel_blocks) {                  \
     by_tiles<X, Y, W>(ARGUMENTS, channel_blocks);                                           \

@@ -14,13 +14,12 @@ constexpr int kRowsPerPass = 32 / kLanesPerRow;
 constexpr int kTileValues = 32;
 constexpr int kStagedRows = 16;
 
-// Rows of the state a lane of a round advances at a time, and how often: the warp of a block runs the
-// round's rows through the first half of its tile while the second half is on its way from memory. So
-// many blocks of a multiprocessor that eight sequences' states are in a GPU's registers at a time.
-constexpr int kRoundPasses = 4;
-constexpr int kRoundGroups = kTileValues / (kRowsPerPass * kRoundPasses);
-constexpr int kRoundThreads = 32;
-constexpr int kRoundBlocks = 12;
+// Rows of the state a lane of a round advances at a time, and the warps that share a tile so. Of an f32
+// state so many that eight sequences' fit the registers of a GPU at a time.
+template <typename S>
+constexpr int kRoundPasses = sizeof(S) == 4 ? 8 : 4;
+template <typename S>
+constexpr int kRoundWarps = kTileValues / (kRowsPerPass * kRoundPasses<S>);
 
 // Sums of every pass over the eight lanes of a row, each lane left with its own pass's: halves are
 // exchanged while more than one is held. The order is that of a butterfly, farthest lanes first.
@@ -49,7 +48,7 @@ __device__ __forceinline__ float sum_over_row_lanes(float (&x)[PASSES]) {
 // than kept.
 __device__ __forceinline__ float4 staged4(unsigned at, const float*) {
   float4 x;
-  asm volatile("ld.volatile.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
                : "r"(at)
                : "memory");
@@ -58,7 +57,7 @@ __device__ __forceinline__ float4 staged4(unsigned at, const float*) {
 template <typename T>
 __device__ __forceinline__ float4 staged4(unsigned at, const T* type) {
   uint2 words;
-  asm volatile("ld.volatile.shared.v2.b32 {%0, %1}, [%2];"
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
                : "=r"(words.x), "=r"(words.y)
                : "r"(at)
                : "memory");
@@ -81,17 +80,16 @@ __device__ __forceinline__ float staged_value(unsigned at, int index) {
 }
 
 // Rows of the state, PASSES of them a lane's: the more, the fewer instructions a row costs.
-template <typename S, int DK, int PASSES, int THREADS>
+template <typename S, int DK, int PASSES>
 struct Rows {
   static constexpr int kPasses = PASSES;
-  static constexpr int kThreads = THREADS;
   static constexpr int kWarpRows = kRowsPerPass * kPasses;
   static constexpr int kLanesPerPass = kLanesPerRow / kPasses;
   static constexpr int kShare = DK / kLanesPerRow;  // elements of a state row a lane holds
   static constexpr int kVector = sizeof(S) == 2 && kShare % 8 == 0 ? 8 : 4;
   static constexpr int kPieces = kShare / kVector;
   static constexpr i64 kNextPass = static_cast<i64>(kRowsPerPass) * DK;
-  static constexpr i64 kNextGroup = static_cast<i64>(kWarpRows) * DK;
+  static constexpr i64 kNextHalf = static_cast<i64>(kWarpRows) * DK;
   using Vector = StateVector<S, kVector>;
   using Held = Vector[kPasses][kPieces];  // as stored
 
@@ -276,12 +274,12 @@ struct StagedRow {
 
 // WIDTH elements of each of `rows` rows, in the background and by whole pieces of 16 bytes: to `first`
 // of the first staged row, and the same place of the others.
-template <typename ROW, int WIDTH, int THREADS, typename T>
+template <typename ROW, int WIDTH, typename T>
 __device__ __forceinline__ void ask_rows(T* first, const T* from, i64 stride, int rows) {
   constexpr int kCount = kCopyBytes / static_cast<int>(sizeof(T)), kCopies = WIDTH / kCount;
   const unsigned to = shared_address(first);
 #pragma unroll 1
-  for (int copy = threadIdx.x; copy < rows * kCopies; copy += THREADS) {
+  for (int copy = threadIdx.x; copy < rows * kCopies; copy += blockDim.x) {
     const int row = copy / kCopies, piece = copy % kCopies;
     copy_async(to + row * static_cast<int>(sizeof(ROW)) + piece * kCopyBytes,
                from + row * stride + piece * kCount, kCopyBytes);
@@ -306,7 +304,7 @@ struct RowInputs {
 };
 
 // What a block, of one head, stages of them; a thread brings one row's gates.
-template <typename T, int DK, int THREADS>
+template <typename T, int DK>
 struct RowsOfHead {
   using Row = StagedRow<T, DK>;
   struct Gates {
@@ -324,11 +322,11 @@ struct RowsOfHead {
       gates.decay = __ldg(inputs.decay + row * inputs.decay_stride + head);
       gates.beta = __ldg(inputs.beta + row * inputs.beta_stride + head);
     }
-    ask_rows<Row, DK, THREADS>(rows->key, inputs.k + first * inputs.k_stride + key_channel,
+    ask_rows<Row, DK>(rows->key, inputs.k + first * inputs.k_stride + key_channel,
                                inputs.k_stride, count);
-    ask_rows<Row, DK, THREADS>(rows->query, inputs.q + first * inputs.q_stride + key_channel,
+    ask_rows<Row, DK>(rows->query, inputs.q + first * inputs.q_stride + key_channel,
                                inputs.q_stride, count);
-    ask_rows<Row, kTileValues, THREADS>(
+    ask_rows<Row, kTileValues>(
         rows->value, inputs.v + first * inputs.v_stride + value_channel, inputs.v_stride, count);
     return gates;
   }
@@ -340,13 +338,10 @@ struct RowsOfHead {
     }
   }
 
-  // What is to be staged once the rows from `first` are read: those after them or, for the next group
-  // of the state's rows, the first again, unless they are there still.
-  __device__ __forceinline__ void bring_after(Row* rows, i64 begin, int first, int count) const {
-    if (count <= kStagedRows) return;
-    const int next = first + kStagedRows < count ? first + kStagedRows : 0;
-    const int staged = staged_rows(count - next);
-    settle(rows, ask(rows, begin + next, staged), staged);
+  // Of a sequence of `count` rows from `begin`, those from `first` on.
+  __device__ __forceinline__ void bring(Row* rows, i64 begin, int first, int count) const {
+    const int staged = staged_rows(count - first);
+    if (staged > 0) settle(rows, ask(rows, begin + first, staged), staged);
   }
 };
 

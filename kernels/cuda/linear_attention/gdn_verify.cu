@@ -23,9 +23,12 @@
 //
 // Eight lanes hold a state row and a block 32 rows of a head, as in gdn_decode: a row of the state never
 // meets another, so it stays in registers from the first row of the round to the last. What the round's
-// rows bring is staged before the first is used, and a row's output is summed with the next one's memory.
+// rows bring is staged before the first is used, and a row's output is summed when the next one begins.
+// A tile of an f16 state is two warps', a half each, or one warp's, which takes the halves in turn: the
+// second is on its way from memory while the rows go through the first. The bits are the same.
 #include "gdn_rows.cuh"
 
+constexpr int kWarps = 12;  // of a multiprocessor
 
 template <typename T, typename S>
 struct Arguments {
@@ -42,7 +45,7 @@ struct Arguments {
 
 template <typename T, typename S, int DK>
 __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
-  using R = Rows<S, DK, kRoundPasses, kRoundThreads>;
+  using R = Rows<S, DK, kRoundPasses<S>>;
   using Row = StagedRow<T, DK>;
   __shared__ __align__(16) Row s_rows[kStagedRows];
   const int head = blockIdx.y;
@@ -50,8 +53,11 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
       key_head_of(head, call.key_heads, call.value_heads, call.head_map_cyclic);
   const i64 tile = static_cast<i64>(head) * call.value_dim + blockIdx.x * kTileValues;
   const i64 own_row = (tile + R::first_row()) * DK;
-  const RowsOfHead<T, DK, kRoundThreads> brought{call.inputs, head,
+  const RowsOfHead<T, DK> brought{call.inputs, head,
                                                  static_cast<i64>(key_head) * DK, tile};
+
+  // Halves of the tile that are a warp's.
+  const int halves = kRoundWarps<S> == 1 || blockDim.x > 32 ? 1 : kRoundWarps<S>;
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
     const i64 slot = __ldg(call.slot_of + n);
@@ -64,20 +70,20 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
     typename R::Held held, next;
     const auto gates = brought.ask(s_rows, begin, staged_rows(count));
     R::load(held, live);
-    R::load(next, live + R::kNextGroup);
+    if (halves == 2) R::load(next, live + R::kNextHalf);
     brought.settle(s_rows, gates, staged_rows(count));
 
 #pragma unroll 1
-    for (int group = 0; group < kRoundGroups; ++group) {
+    for (int half = 0; half < halves; ++half) {
       float state[R::kPasses][R::kShare];
       R::widen(state, held);
-      const int first_value = group * R::kWarpRows;
+      const int first_value = half * R::kWarpRows;
       for (int first = 0; first < count; first += kStagedRows) {
         const int rows = staged_rows(count - first);
         const i64 row = begin + first;
         copies_arrive();
         __syncthreads();  // the rows are there
-        S* after = call.snap + row * call.snap_stride + own_row + group * R::kNextGroup;
+        S* after = call.snap + row * call.snap_stride + own_row + half * R::kNextHalf;
         T* out = call.o + row * call.o_stride + tile + first_value + R::own_row();
         run_rows<T, R, Row>(
             held, state, shared_address(s_rows), rows, first_value,
@@ -90,20 +96,24 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
               out += call.o_stride;
             });
         __syncthreads();  // they are read; others may take their place
-        brought.bring_after(s_rows, begin, first, count);
+        brought.bring(s_rows, begin, first + kStagedRows, count);
       }
       if (!call.keeps) {
         R::round(held, state);
         R::store(held, live);
-        live += R::kNextGroup;
+        live += R::kNextHalf;
       }
-      R::take(held, next);
+      if (half + 1 < halves) {
+        R::take(held, next);
+        // The first rows again, unless they are there still.
+        if (count > kStagedRows) brought.bring(s_rows, begin, 0, count);
+      }
     }
   }
 }
 
 #define GDN_VERIFY(NAME, T, S, DK)                                                                \
-  extern "C" __global__ void __launch_bounds__(kRoundThreads, kRoundBlocks)                      \
+  extern "C" __global__ void __launch_bounds__(32 * kRoundWarps<S>, kWarps / kRoundWarps<S>)     \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,            \
            const float* __restrict__ decay, const float* __restrict__ beta, S* s, S* snap,       \
            const void* __restrict__ cu_seqlens, const i64* __restrict__ slot_of, T* o,           \

@@ -29,6 +29,8 @@
 #include "gdn_rows.cuh"
 
 constexpr int kClearThreads = 128;
+template <typename S>
+constexpr int kVerifyBlocks = sizeof(S) == 4 ? 12 : 8;  // of a multiprocessor
 constexpr int kFoldPasses = 4;
 constexpr int kFoldThreads = 32 * kTileValues / (kRowsPerPass * kFoldPasses);
 constexpr int kFoldBlocks = 8;
@@ -87,7 +89,7 @@ template <typename T, int DK>
 __device__ __forceinline__ void stash_keys(float* to, i64 stride, const StagedRow<T, DK>* rows,
                                            int count) {
 #pragma unroll 1
-  for (int four = threadIdx.x; four < count * (DK / 4); four += kRoundThreads) {
+  for (int four = threadIdx.x; four < count * (DK / 4); four += blockDim.x) {
     const int row = four / (DK / 4), column = four % (DK / 4) * 4;
     store4(to + row * stride + column,
            staged4(shared_address(rows[row].key + column), static_cast<const T*>(nullptr)));
@@ -96,12 +98,12 @@ __device__ __forceinline__ void stash_keys(float* to, i64 stride, const StagedRo
 
 template <typename T, typename S, int DK>
 __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
-  using R = Rows<S, DK, kRoundPasses, kRoundThreads>;
+  using R = Rows<S, DK, kRoundPasses<S>>;
   using Row = StagedRow<T, DK>;
   __shared__ __align__(16) Row s_rows[kStagedRows];
   const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
   const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
-  const RowsOfHead<T, DK, kRoundThreads> brought{call.inputs, tile.head, key_channel, tile.channel};
+  const RowsOfHead<T, DK> brought{call.inputs, tile.head, key_channel, tile.channel};
   // One block of a value head stashes its decays, one of a key head its keys.
   const bool stashes_gates = blockIdx.x == 0;
   const bool stashes_keys =
@@ -118,54 +120,48 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
     const int count = static_cast<int>(end - begin);
     if (count == 0) continue;
     const S* const live = call.s + slot * call.s_stride + tile.own_row;
-    typename R::Held held, next;
+    typename R::Held held;
     const auto gates = brought.ask(s_rows, begin, staged_rows(count));
     R::load(held, live);
-    R::load(next, live + R::kNextGroup);
     brought.settle(s_rows, gates, staged_rows(count));
+    float state[R::kPasses][R::kShare];
+    R::widen(state, held);
 
-#pragma unroll 1
-    for (int group = 0; group < kRoundGroups; ++group) {
-      float state[R::kPasses][R::kShare];
-      R::widen(state, held);
-      for (int first = 0; first < count; first += kStagedRows) {
-        const int rows = staged_rows(count - first);
-        const i64 row = begin + first;
-        copies_arrive();
-        __syncthreads();  // the rows are there
-        if (group == 0 && stashes_gates) {
-          stash_decays(call.stash_alpha + row * call.stash_alpha_stride + tile.head,
-                       call.stash_alpha_stride, s_rows, rows);
-        }
-        if (group == 0 && stashes_keys) {
-          stash_keys(call.stash_key + row * call.stash_key_stride + key_channel,
-                     call.stash_key_stride, s_rows, rows);
-        }
-        const int first_value = group * R::kWarpRows;
-        const i64 value = tile.channel + first_value + R::own_row();
-        float* deltas = call.stash_delta + row * call.stash_delta_stride + value;
-        T* out = call.o + row * call.o_stride + value;
-        run_rows<T, R, Row>(
-            held, state, shared_address(s_rows), rows, first_value,
-            [&](float delta) {
-              if (R::speaks()) *deltas = delta;
-              deltas += call.stash_delta_stride;
-            },
-            [&](float output) {
-              if (R::speaks()) *out = narrow<T>(call.scale * output);
-              out += call.o_stride;
-            });
-        __syncthreads();  // they are read; others may take their place
-        brought.bring_after(s_rows, begin, first, count);
+    for (int first = 0; first < count; first += kStagedRows) {
+      const int rows = staged_rows(count - first);
+      const i64 row = begin + first;
+      copies_arrive();
+      __syncthreads();  // the rows are there
+      if (stashes_gates) {
+        stash_decays(call.stash_alpha + row * call.stash_alpha_stride + tile.head,
+                     call.stash_alpha_stride, s_rows, rows);
       }
-      R::take(held, next);
+      if (stashes_keys) {
+        stash_keys(call.stash_key + row * call.stash_key_stride + key_channel,
+                   call.stash_key_stride, s_rows, rows);
+      }
+      const i64 value = tile.channel + R::own_row();
+      float* deltas = call.stash_delta + row * call.stash_delta_stride + value;
+      T* out = call.o + row * call.o_stride + value;
+      run_rows<T, R, Row>(
+          held, state, shared_address(s_rows), rows, 0,
+          [&](float delta) {
+            if (R::speaks()) *deltas = delta;
+            deltas += call.stash_delta_stride;
+          },
+          [&](float output) {
+            if (R::speaks()) *out = narrow<T>(call.scale * output);
+            out += call.o_stride;
+          });
+      __syncthreads();  // they are read; others may take their place
+      brought.bring(s_rows, begin, first + kStagedRows, count);
     }
   }
 }
 
 template <typename S, int DK>
 __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
-  using R = Rows<S, DK, kFoldPasses, kFoldThreads>;
+  using R = Rows<S, DK, kFoldPasses>;
   using Row = StagedRow<float, DK, 4>;  // no queries
   __shared__ __align__(16) Row s_rows[kStagedRows];
   const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
@@ -183,7 +179,7 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
     if (__ldg(call.engaged + n) != 0) {
       const auto bring = [&](i64 first) {
         const int rows = staged_rows(kept_end - first);
-        ask_rows<Row, DK, R::kThreads>(
+        ask_rows<Row, DK>(
             s_rows->key, call.stash_key + first * call.stash_key_stride + key_channel,
             call.stash_key_stride, rows);
         if (static_cast<int>(threadIdx.x) < rows) {
@@ -193,7 +189,7 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
         const float* const deltas =
             call.stash_delta + first * call.stash_delta_stride + tile.channel;
 #pragma unroll 4
-        for (int at = threadIdx.x; at < rows * kTileValues; at += R::kThreads) {
+        for (int at = threadIdx.x; at < rows * kTileValues; at += kFoldThreads) {
           const int row = at / kTileValues, value = at % kTileValues;
           s_rows[row].value[value] = __ldg(deltas + row * call.stash_delta_stride + value);
         }
@@ -233,7 +229,7 @@ extern "C" __global__ void __launch_bounds__(kClearThreads)
 }
 
 #define VERIFY(NAME, T, S, DK)                                                                     \
-  extern "C" __global__ void __launch_bounds__(kRoundThreads, kRoundBlocks)                       \
+  extern "C" __global__ void __launch_bounds__(32 * kRoundWarps<S>, kVerifyBlocks<S>)             \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,             \
            const float* __restrict__ decay, const float* __restrict__ beta,                       \
            const S* __restrict__ s, const void* __restrict__ cu_seqlens,                          \

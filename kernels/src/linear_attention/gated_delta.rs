@@ -15,8 +15,11 @@ const ROW_ALIGN_BYTES: u64 = 16;
 /// Value channels a block of the state kernels owns.
 pub(super) const TILE_VALUES: u32 = 32;
 
-/// Threads of a block of a speculative round, whose tile is one warp's.
-pub(super) const ROUND_THREADS: u32 = 32;
+/// Threads of a block of a speculative round: one warp holds a tile of an f32 state, two share one of an
+/// f16 state.
+pub(super) fn round_threads(state: DType) -> u32 {
+    if state == DType::F32 { 32 } else { 64 }
+}
 
 /// How the decay is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

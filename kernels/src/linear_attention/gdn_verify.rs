@@ -2,7 +2,7 @@
 //! One launch; a block owns 32 value channels of one head of one sequence, from its first row to its last.
 
 use super::gated_delta::{
-    GateForm, GatedDelta, ROUND_THREADS, TILE_VALUES, aligned_stride, one_of, row_offsets,
+    GateForm, GatedDelta, TILE_VALUES, aligned_stride, count, one_of, round_threads, row_offsets,
 };
 use crate::call::{Call, Rejection};
 use crate::launch::{Argument, Launch, Plan};
@@ -12,6 +12,8 @@ use contracts::format::ErrorKind;
 const MODULE: &str = "gdn_verify";
 /// Storage types of the state.
 const STATES: [DType; 2] = [DType::F32, DType::F16];
+/// Sequences from which on a launch has tiles enough to fill a GPU with one warp each.
+const MANY_SEQUENCES: u32 = 3;
 /// Limit of the grid's second and third axis.
 const GRID_LIMIT: u32 = 65_535;
 
@@ -24,6 +26,7 @@ const GRID_LIMIT: u32 = 65_535;
 /// The first argument at fault.
 pub fn plan(call: &Call) -> Result<Plan, Rejection> {
     let checked = GatedDelta::check(call, &STATES, &[GateForm::Log, GateForm::Alpha])?;
+    count("q", "rows", checked.rows)?;
     let keeps = one_of(call, "live_state", ["advanced", "kept"])?;
     let cu_is_i64 = row_offsets(call, checked.sequences)?;
     let snap = call.tensor("snap")?.dtype_in("snap", &[checked.state])?;
@@ -46,7 +49,7 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
         entry: format!("gdn_verify_{io}_{}_k{key_dim}", checked.state.name()).into(),
         // Blocks of the last axis take further sequences in turn.
         grid: [value_dim / TILE_VALUES, heads, sequences.min(GRID_LIMIT)],
-        block: [ROUND_THREADS, 1, 1],
+        block: [threads(checked.state, sequences), 1, 1],
         dynamic_shared_bytes: 0,
         arguments: vec![
             Argument::Tensor("q"),
@@ -79,4 +82,9 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
         ],
     };
     Ok(Plan { scratch: Vec::new(), launches: vec![launch] })
+}
+
+/// Threads of a block. Many tiles of an f16 state have a warp each, which takes one half after the other.
+fn threads(state: DType, sequences: u32) -> u32 {
+    if sequences < MANY_SEQUENCES { round_threads(state) } else { 32 }
 }

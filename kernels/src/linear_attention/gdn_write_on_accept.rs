@@ -3,8 +3,8 @@
 //! a verify and its fold. A block owns 32 value channels of one head of one sequence.
 
 use super::gated_delta::{
-    GateForm, GatedDelta, ROUND_THREADS, TILE_VALUES, aligned_stride, count, dense, head_dim,
-    one_of, row_offsets, stride, whole_groups,
+    GateForm, GatedDelta, TILE_VALUES, aligned_stride, count, dense, head_dim, one_of,
+    round_threads, row_offsets, stride, whole_groups,
 };
 use crate::call::{Call, Rejection};
 use crate::launch::{Argument, Launch, Plan};
@@ -67,6 +67,7 @@ fn clear(call: &Call) -> Result<Launch, Rejection> {
 
 fn verify(call: &Call) -> Result<Vec<Launch>, Rejection> {
     let checked = GatedDelta::check(call, &STATES, &[GateForm::Log, GateForm::Alpha])?;
+    count("q", "rows", checked.rows)?;
     let cu_is_i64 = row_offsets(call, checked.sequences)?;
     let stash = Stash::check(call)?;
     let [rows, key_heads, key_dim] = call.tensor("q")?.axes("q")?;
@@ -85,7 +86,7 @@ fn verify(call: &Call) -> Result<Vec<Launch>, Rejection> {
         module: MODULE,
         entry: entry.into(),
         grid: grid(checked.value_dim, checked.value_heads, checked.sequences),
-        block: [ROUND_THREADS, 1, 1],
+        block: [round_threads(checked.state), 1, 1],
         dynamic_shared_bytes: 0,
         arguments: vec![
             Argument::Tensor("q"),
