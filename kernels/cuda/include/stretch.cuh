@@ -17,6 +17,25 @@ __device__ __forceinline__ float largest_of(uint4 raw, const T* type) {
   return fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(b.x, b.y)), fmaxf(fmaxf(c.x, c.y), fmaxf(d.x, d.y)));
 }
 
+// Calls f(element, index) for a vector's elements, the first of which has the given index.
+template <typename F>
+__device__ __forceinline__ void each_of(F& f, uint4 raw, int index, const float*) {
+  f(__uint_as_float(raw.x), index);
+  f(__uint_as_float(raw.y), index + 1);
+  f(__uint_as_float(raw.z), index + 2);
+  f(__uint_as_float(raw.w), index + 3);
+}
+template <typename F, typename T>
+__device__ __forceinline__ void each_of(F& f, uint4 raw, int index, const T* type) {
+  const unsigned words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+  for (int word = 0; word < 4; ++word) {
+    const float2 two = unpack2(words[word], type);
+    f(two.x, index + 2 * word);
+    f(two.y, index + 2 * word + 1);
+  }
+}
+
 template <typename T>
 struct Stretch {
   static constexpr int kElements = 16 / static_cast<int>(sizeof(T));

@@ -93,11 +93,7 @@ struct Elements {
     const int step = in_one ? stretch.vectors : static_cast<int>(blockDim.x);
     for (int own = in_one ? largest.number : static_cast<int>(threadIdx.x); own < stretch.vectors;
          own += step) {
-      const int begin = stretch.index_of(own);
-#pragma unroll 1  // few vectors are looked at again
-      for (int index = begin; index < begin + Stretch<T>::kElements; ++index) {
-        offer(widen(__ldg(stretch.row + index)), index);
-      }
+      each_of(offer, stretch.vector(own), stretch.index_of(own), stretch.row);
     }
   }
 };
@@ -142,22 +138,20 @@ struct Partials {
 };
 
 // Calls f(rank, entry) once for every entry of a list in shared memory, all different: rank is how
-// many are larger. Eight threads share an entry.
+// many are larger. As many threads share an entry as there are threads for.
 template <typename F>
-__device__ __forceinline__ void ranked(const u64* list, unsigned count, F f) {
-  constexpr unsigned kSlices = 8;
-  const unsigned slice = threadIdx.x % kSlices;
-#pragma unroll 1  // once or twice
-  for (unsigned base = 0; base < count; base += blockDim.x / kSlices) {
-    const unsigned own = base + threadIdx.x / kSlices;
+__device__ __forceinline__ void ranked(const u64* list, int count, F f) {
+  const int thread = threadIdx.x, threads = blockDim.x;
+  const int shift = min(5, 31 - __clz(threads / max(count, 1) | 1));
+  const int slices = 1 << shift, slice = thread & (slices - 1);
+#pragma unroll 1  // hardly more than once
+  for (int base = 0; base < count; base += threads >> shift) {
+    const int own = base + (thread >> shift);
     const u64 mine = own < count ? list[own] : 0;
     int rank = 0;
 #pragma unroll 4
-    for (unsigned other = slice; other < count; other += kSlices) rank += list[other] > mine;
-#pragma unroll
-    for (unsigned step = 1; step < kSlices; step *= 2) {
-      rank += __shfl_xor_sync(kFullWarp, rank, step);
-    }
+    for (int other = slice; other < count; other += slices) rank += list[other] > mine;
+    for (int step = 1; step < slices; step *= 2) rank += __shfl_xor_sync(kFullWarp, rank, step);
     if (slice == 0 && own < count) f(rank, mine);
   }
 }
@@ -290,8 +284,8 @@ __device__ __forceinline__ void row_topk(const T* __restrict__ x, int* __restric
     ids_row[rank] = index_part(candidate);
     values_row[rank] = value_part(candidate);
   });
-  const int missing = pooled + thread;
-  if (missing < k) {  // a block has at least k threads
+#pragma unroll 1
+  for (int missing = pooled + thread; missing < k; missing += threads) {
     ids_row[missing] = -1;
     values_row[missing] = value_of(kLowestKey);
   }
