@@ -592,6 +592,53 @@ fn tensor_maps_and_clusters() {
     shows(&with(&[], "null"), 2, &["tensormap:BOX:BUFFER"]);
 }
 
+/// A struct of a pointer, a count and four bytes of nothing: `count` at `out`.
+const IN_A_STRUCT: &str = "\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry _Z5storeILi7EEv6Target(.param .align 8 .b8 target[16]) {
+    .reg .b32 %r1; .reg .b64 %rd1;
+    ld.param.u64 %rd1, [target];
+    ld.param.u32 %r1, [target+8];
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+.visible .entry other() { ret; }
+";
+
+#[test]
+fn a_struct_is_given_by_its_pieces() {
+    let folder = folder();
+    let affine =
+        |f: &str| run(folder.path(), "affine", "1", "4", &[], &[f, "fill:f64:3:5", "out:f64:3"]);
+    shows(&affine("struct:0=f64:2;8=f64:-1;16=i32:3"), 0, &["3 of 3 elements written, least 9"]);
+    for (text, says) in [
+        ("struct:0=f64:2;20=f64:1", "affine_param_0 has 24 bytes; `f64:1` at 20 ends at 28"),
+        ("struct:0=f64:2;4=i32:1", "affine_param_0 has another piece where `i32:1` at 4 is"),
+        ("struct:0=5", "`0=5` is no piece of a struct; write AT=PIECE"),
+        ("struct:0=struct:0=i32:1", "is no piece of a struct"),
+        ("struct:x=i32:5", "`x=i32:5` is no piece of a struct"),
+        ("struct:", "`` is no piece of a struct"),
+        ("tensormap:8:fill:f32:8:0", "24 bytes, a tensor map 128: struct:0="),
+    ] {
+        shows(&affine(text), 2, &[says]);
+    }
+    std::fs::write(folder.path().join("struct.ptx"), IN_A_STRUCT).expect("written");
+    let launch = ["run", "struct.ptx", "--grid", "1", "--block", "1"];
+    // A part of a mangled name is enough, where one kernel has it.
+    let with = |entry: &str, text: &str, rest: &[&str]| {
+        assay(folder.path(), &[&launch, &["--entry", entry, "--arg", text][..], rest].concat())
+    };
+    let target = "struct:0=out:i32:2=y.npy;8=i32:9";
+    let written = "i32 [2]: 1 of 2 elements written, least 9";
+    shows(&with("store", target, &["--watch", "0[0]"]), 0, &[written, "0[0] = 9"]);
+    assert!(folder.path().join("y.npy").is_file());
+    shows(&with("store", "struct:0=fill:i32:2:0;8=i32:9", &[]), 1, &["must not be written"]);
+    shows(&with("store", "struct:8=i32:9", &["--watch", "0[0]"]), 2, &["nor a struct with one"]);
+    shows(&with("o", target, &[]), 2, &["the PTX has no kernel `o`"]);
+}
+
 /// Both blocks store their number to one word, by thread 3.
 const COLLIDING: &str = "\
 .version 8.0

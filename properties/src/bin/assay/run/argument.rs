@@ -17,10 +17,21 @@ pub enum Argument {
     Scalar(Element, u64),
     /// The bytes of a struct.
     Bytes(Vec<u8>),
+    /// A struct by its pieces.
+    Struct(Vec<Piece>),
     /// The address of a buffer.
     Buffer(Buffer),
     /// A tensor map of a buffer.
     TensorMap(TensorMap, Buffer),
+}
+
+/// What stands in a struct, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Piece {
+    pub offset_bytes: u32,
+    pub text: String,
+    /// No number without a type, no struct.
+    pub argument: Argument,
 }
 
 /// A buffer to be made.
@@ -82,12 +93,15 @@ pub enum ArgumentError {
     Missing(&'static str, &'static str),
     BadHex(String),
     BadBox(String),
+    BadPiece(String),
     NotSaved(String),
 }
 
 /// The forms, for messages and for `--help`.
 pub const FORMS: &str = "\
-A number: 5, 1.5, TYPE:VALUE (i32:5, f16:0.5, u64:0x10), null, hex:BYTES (a struct).
+A number: 5, 1.5, TYPE:VALUE (i32:5, f16:0.5, u64:0x10), null, hex:BYTES (a struct). A struct by its
+pieces: struct:AT=PIECE;AT=PIECE, each TYPE:VALUE, null, hex:, a buffer or a tensor map at a byte offset,
+zeros between.
 A buffer the kernel only reads: in:[TYPE:]FILE.npy, raw:[TYPE:]FILE, fill:TYPE:SHAPE:VALUE,
 random:TYPE:SHAPE:SEED[:LOW:HIGH]. One it writes: out:TYPE:SHAPE[=FILE.npy], inout:BUFFER[=FILE.npy]
 (BUFFER is FILE.npy or one of the forms above). Scratch: uninit:TYPE:SHAPE. Memory that must stay
@@ -134,6 +148,11 @@ impl fmt::Display for ArgumentError {
                 f,
                 "`{text}` is no box; write extents as in 64x32, then +swizzle32, +swizzle64, +swizzle128 or +nan"
             ),
+            ArgumentError::BadPiece(text) => write!(
+                f,
+                "`{text}` is no piece of a struct; write AT=PIECE, AT a byte offset, PIECE as in i32:5, null, \
+                 hex:00ff, fill:f32:8:0 or tensormap:8x8:fill:f32:8x8:0"
+            ),
             ArgumentError::NotSaved(form) => write!(
                 f,
                 "`{form}:` is not written by the kernel, so there is nothing to save; `inout:{form}:…` is"
@@ -161,6 +180,7 @@ pub fn parse(text: &str) -> Parsed<Argument> {
     }
     match head {
         "hex" => hex(rest).map(Argument::Bytes),
+        "struct" => rest.split(';').map(piece).collect::<Parsed<_>>().map(Argument::Struct),
         "tensormap" => {
             let form = "tensormap:BOX:BUFFER";
             let (wanted, buffer) =
@@ -199,6 +219,17 @@ pub fn parse(text: &str) -> Parsed<Argument> {
             let access = if scratch { Access::Writable } else { Access::ReadOnly };
             Ok(Argument::Buffer(Buffer { contents, access, save: None }))
         }
+    }
+}
+
+/// `128=u64:5`.
+fn piece(text: &str) -> Parsed<Piece> {
+    let bad = || ArgumentError::BadPiece(text.to_owned());
+    let (offset, rest) = text.split_once('=').ok_or_else(bad)?;
+    let offset_bytes = offset.trim().parse().map_err(|_| bad())?;
+    match parse(rest)? {
+        Argument::Bare(_) | Argument::Struct(_) => Err(bad()),
+        argument => Ok(Piece { offset_bytes, text: rest.to_owned(), argument }),
     }
 }
 
@@ -355,6 +386,11 @@ mod tests {
         assert_eq!(parse("bf16:1"), Ok(Argument::Scalar(Element::BF16, 0x3f80)));
         assert_eq!(parse("null"), Ok(Argument::Null));
         assert_eq!(parse("hex:00Ff10"), Ok(Argument::Bytes(vec![0, 255, 16])));
+        let Ok(Argument::Struct(pieces)) = parse("struct:0=u8:5;128=inout:x.npy=y.npy") else {
+            panic!("a struct");
+        };
+        let parts: Vec<_> = pieces.iter().map(|piece| (piece.offset_bytes, &*piece.text)).collect();
+        assert_eq!(parts, [(0, "u8:5"), (128, "inout:x.npy=y.npy")]);
     }
 
     #[test]

@@ -56,9 +56,11 @@ pub fn kind(parameter: &Parameter) -> String {
         ParameterType::F32 => "an f32",
         ParameterType::F64 => "an f64",
         ParameterType::Bytes if parameter.size_bytes == 128 => {
-            "128 bytes: tensormap:BOX:BUFFER or hex:…"
+            "128 bytes: tensormap:BOX:BUFFER, hex:… or struct:AT=PIECE;…"
         }
-        ParameterType::Bytes => return format!("{} bytes: hex:…", parameter.size_bytes),
+        ParameterType::Bytes => {
+            return format!("{} bytes: hex:… or struct:AT=PIECE;…", parameter.size_bytes);
+        }
     };
     words.to_owned()
 }
@@ -103,10 +105,10 @@ impl std::error::Error for RunError {}
 pub fn scalar_bits(parameter: &Parameter, element: Element, bits: u64) -> Result<u64, String> {
     use ParameterType::{F32, F64};
     let size = u64::from(parameter.size_bytes);
-    // PTX declares integers and bits alike; what it declares a float is one.
+    // PTX declares integers and bits alike, a class around a number as bytes; what it declares a float is one.
     let is_float = matches!(parameter.ty, F32 | F64);
     let fits = element.size_bytes() == size && (!is_float || element.is_float());
-    if parameter.ty == ParameterType::Bytes || !fits {
+    if !fits {
         return Err(format!("takes {}", kind(parameter)));
     }
     Ok(bits)

@@ -7,11 +7,11 @@ mod buffer;
 mod element;
 mod error;
 mod npy;
+mod parameters;
 mod report;
 mod tensor_map;
 
 use crate::{Failure, Format, Outcome, say};
-use argument::Argument;
 use buffer::Made;
 use error::RunError;
 use ptx_vm::{
@@ -104,6 +104,7 @@ struct Run<'a> {
 enum Given {
     Scalar(String),
     Buffer(Made),
+    Struct { text: String, buffers: Vec<Made> },
 }
 
 /// An element somebody asks about.
@@ -128,17 +129,17 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     })?;
     let mut memory = Memory::new();
     memory.limit_touched(arguments.memory);
-    let (given, parameters) = prepare(entry, &arguments.args, &mut memory)?;
+    let (given, parameters) = parameters::lay(entry, &arguments.args, &mut memory)?;
     let mut watch = Watch::new();
     let watched = arguments.watch.iter().map(|text| watched(text, entry, &given));
     let watched = watched.collect::<Result<Vec<_>, _>>()?;
     for one in &watched {
-        if let Given::Buffer(made) = &given[one.number] {
+        if let [made] = given[one.number].buffers() {
             let size = made.element.size_bytes();
             watch.add(&memory, made.id, one.flat * size..(one.flat + 1) * size);
         }
     }
-    for made in given.iter().filter_map(Given::buffer) {
+    for made in given.iter().flat_map(Given::buffers) {
         made.check_save()?;
     }
     let mut run = Run {
@@ -157,7 +158,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     run.launch(&parameters)?;
     // After a fault the results are not the kernel's.
     if run.result.is_ok() {
-        for made in run.given.iter().filter_map(Given::buffer) {
+        for made in run.given.iter().flat_map(Given::buffers) {
             made.store(&run.memory)?;
         }
         if let Some(path) = &arguments.lcov {
@@ -172,10 +173,11 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
 }
 
 impl Given {
-    fn buffer(&self) -> Option<&Made> {
+    fn buffers(&self) -> &[Made] {
         match self {
-            Given::Buffer(made) => Some(made),
-            Given::Scalar(_) => None,
+            Given::Scalar(_) => &[],
+            Given::Buffer(made) => std::slice::from_ref(made),
+            Given::Struct { buffers, .. } => buffers,
         }
     }
 }
@@ -280,92 +282,13 @@ fn choose<'m>(module: &'m Module, wanted: Option<&str>) -> Result<&'m Entry, Run
         (None, Some(only), None) => Ok(only),
         (Some(name), ..) => module
             .entry(name)
+            .or_else(|| {
+                let mut alike = module.entries().filter(|entry| entry.name().contains(name));
+                alike.next().filter(|_| alike.next().is_none())
+            })
             .ok_or_else(|| RunError::Entry { wanted: Some(name.to_owned()), known: known() }),
         _ => Err(RunError::Entry { wanted: None, known: known() }),
     }
-}
-
-/// Makes the buffers and lays the parameters out.
-fn prepare(
-    entry: &Entry,
-    texts: &[String],
-    memory: &mut Memory,
-) -> Result<(Vec<Given>, Vec<u8>), RunError> {
-    let wanted = entry.parameters();
-    let parsed = texts.iter().enumerate().map(|(number, text)| {
-        argument::parse(text).map_err(|error| RunError::Argument {
-            number,
-            text: text.clone(),
-            error,
-        })
-    });
-    let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
-    if wanted.len() != texts.len() {
-        return Err(RunError::Count {
-            entry: entry.name().to_owned(),
-            signature: error::signature(entry),
-            expected: wanted.len(),
-            given: texts.len(),
-        });
-    }
-    let mut bytes = vec![0; entry.parameter_bytes() as usize];
-    let mut given = Vec::new();
-    let mut taken = 0;
-    for (number, ((parameter, argument), text)) in wanted.iter().zip(&parsed).zip(texts).enumerate()
-    {
-        let refuse = |why: String| RunError::Parameter {
-            number,
-            text: text.clone(),
-            parameter: parameter.name.clone(),
-            why,
-        };
-        let pointer = error::kind(parameter);
-        let is_pointer = parameter.size_bytes == 8 && pointer.contains("buffer");
-        let value = match argument {
-            Argument::Bare(text) => error::bare_bits(parameter, text).map_err(refuse)?,
-            Argument::Scalar(element, bits) => {
-                error::scalar_bits(parameter, *element, *bits).map_err(refuse)?
-            }
-            Argument::TensorMap(wanted, buffer) => {
-                let made = buffer::make(memory, number, text, buffer, &mut taken)?;
-                let address = memory.address(made.id, 0);
-                let raw = tensor_map::encode(wanted, &made, address, parameter).map_err(refuse)?;
-                let at = parameter.offset_bytes as usize;
-                bytes[at..at + raw.len()].copy_from_slice(&raw);
-                given.push(Given::Buffer(made));
-                continue;
-            }
-            Argument::Null | Argument::Buffer(_) if !is_pointer => {
-                return Err(refuse(format!("takes {pointer}")));
-            }
-            Argument::Null => 0,
-            Argument::Bytes(raw) => {
-                if raw.len() != parameter.size_bytes as usize {
-                    let size = parameter.size_bytes;
-                    return Err(refuse(format!("has {size} bytes, {} are given", raw.len())));
-                }
-                let at = parameter.offset_bytes as usize;
-                bytes[at..at + raw.len()].copy_from_slice(raw);
-                given.push(Given::Scalar(text.clone()));
-                continue;
-            }
-            Argument::Buffer(buffer) => {
-                let made = buffer::make(memory, number, text, buffer, &mut taken)?;
-                let address = memory.address(made.id, 0);
-                given.push(Given::Buffer(made));
-                put(&mut bytes, parameter, address);
-                continue;
-            }
-        };
-        put(&mut bytes, parameter, value);
-        given.push(Given::Scalar(text.clone()));
-    }
-    Ok((given, bytes))
-}
-
-fn put(bytes: &mut [u8], parameter: &ptx_vm::Parameter, value: u64) {
-    let (at, size) = (parameter.offset_bytes as usize, parameter.size_bytes as usize);
-    bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
 }
 
 /// `2[5]`, `2[1,3]`, `kernel_param_2[5]`: one number is a flat index.
@@ -379,8 +302,9 @@ fn watched(text: &str, entry: &Entry, given: &[Given]) -> Result<Watched, RunErr
     let number = number.ok_or_else(|| {
         refuse(format!("`{name}` is no argument of `{}`:{}", entry.name(), error::signature(entry)))
     })?;
-    let made =
-        given[number].buffer().ok_or_else(|| refuse(format!("argument {number} is no buffer")))?;
+    let [made] = given[number].buffers() else {
+        return Err(refuse(format!("argument {number} is no buffer, nor a struct with one")));
+    };
     let index = indices.split(',').map(|part| part.trim().parse::<u64>());
     let index = index.collect::<Result<Vec<u64>, _>>();
     let index = index.map_err(|_| refuse(format!("`{indices}` is no index")))?;

@@ -15,18 +15,11 @@ pub fn text(run: &Run<'_>) -> String {
     let mut out = format!("{}  {}\n", paint.strong(run.entry.name()), geometry(run));
     for (number, (given, parameter)) in run.given.iter().zip(run.entry.parameters()).enumerate() {
         let name = paint.faint(&format!("{:<24}", parameter.name));
-        let _ = match given {
-            Given::Scalar(text) => writeln!(out, "  {number:>2}  {name} {text}"),
-            Given::Buffer(made) => {
-                writeln!(
-                    out,
-                    "  {number:>2}  {name} {}  {}, {}",
-                    made.text,
-                    made.form(),
-                    made.access
-                )
-            }
+        let text = match given {
+            Given::Scalar(text) | Given::Struct { text, .. } => text.clone(),
+            Given::Buffer(made) => format!("{}  {}, {}", made.text, made.form(), made.access),
         };
+        let _ = writeln!(out, "  {number:>2}  {name} {text}");
     }
     let mut row = |label: &str, value: &str| {
         for (number, line) in value.lines().enumerate() {
@@ -160,11 +153,11 @@ fn element(run: &Run<'_>, fault: &Fault) -> Option<String> {
 }
 
 fn made_of<'a>(run: &'a Run<'_>, place: &BufferPlace) -> Option<&'a Made> {
-    run.given.iter().filter_map(Given::buffer).find(|made| made.id == place.id)
+    run.given.iter().flat_map(Given::buffers).find(|made| made.id == place.id)
 }
 
 fn outputs<'a>(run: &'a Run<'_>) -> impl Iterator<Item = &'a Made> {
-    run.given.iter().filter_map(Given::buffer).filter(|made| made.is_writable)
+    run.given.iter().flat_map(Given::buffers).filter(|made| made.is_writable)
 }
 
 /// Executed and all: PTX blocks, CUDA source lines.
@@ -237,7 +230,7 @@ fn left(run: &Run<'_>, made: &Made) -> String {
 }
 
 fn watch(run: &Run<'_>, watched: &Watched) -> String {
-    let Some(made) = run.given[watched.number].buffer() else { return String::new() };
+    let [made] = run.given[watched.number].buffers() else { return String::new() };
     let size = made.element.size_bytes();
     let at = watched.flat * size;
     let bits = made.bits(&run.memory, watched.flat);

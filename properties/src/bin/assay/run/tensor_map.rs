@@ -3,7 +3,7 @@
 use super::argument::TensorMap as Wanted;
 use super::buffer::Made;
 use super::element::Element;
-use ptx_vm::{Fill, Parameter, Swizzle, TENSOR_MAP_BYTES, TensorMap, TensorType};
+use ptx_vm::{Fill, Swizzle, TENSOR_MAP_BYTES, TensorMap, TensorType};
 
 fn tensor_type(element: Element) -> TensorType {
     match element {
@@ -20,16 +20,12 @@ fn tensor_type(element: Element) -> TensorType {
     }
 }
 
-/// The bytes of the parameter, or why there are none.
+/// The map's bytes, or why there are none.
 pub fn encode(
     wanted: &Wanted,
     made: &Made,
     address: u64,
-    parameter: &Parameter,
 ) -> Result<[u8; TENSOR_MAP_BYTES], String> {
-    if parameter.size_bytes as usize != TENSOR_MAP_BYTES {
-        return Err(format!("has {} bytes, a tensor map 128", parameter.size_bytes));
-    }
     if wanted.extents.len() != made.shape.len() {
         let (boxed, shape) = (wanted.extents.len(), made.shape.len());
         return Err(format!("the box has {boxed} extents, the buffer {shape}"));
