@@ -10,6 +10,18 @@ use support::calls::{HEADS, conv, fused, gdn, kda, kda_gate, kda_qk_norm, scatte
 use support::{edit, plan, refuses, set_word, tensor};
 
 #[test]
+fn a_tile_of_a_narrow_state_has_two_warps_where_tiles_are_few() {
+    let threads = |state, sequences: u64| {
+        let mut call = verify(DType::BF16, state, 64);
+        edit(&mut call, "slot_of").shape[0] = sequences;
+        edit(&mut call, "cu_seqlens").shape[0] = sequences + 1;
+        plan("gdn_verify", &call).expect("legal").launches[0].block
+    };
+    let of = |state| [1, 2, 3].map(|sequences| threads(state, sequences)[0]);
+    assert_eq!((of(DType::F16), of(DType::F32)), ([64, 64, 32], [32, 32, 32]));
+}
+
+#[test]
 fn what_a_round_runs_is_refused_argument_by_argument() {
     let good = verify(DType::BF16, DType::F16, 64);
     let grid = plan("gdn_verify", &good).expect("legal").launches[0].grid;
@@ -33,6 +45,11 @@ fn what_a_round_runs_is_refused_argument_by_argument() {
     });
     refuses("gdn_verify", &good, ErrorKind::Shape, "cu_seqlens", |call| {
         edit(call, "cu_seqlens").shape[0] = 2;
+    });
+    refuses("gdn_verify", &good, ErrorKind::Shape, "q", |call| {
+        for name in ["q", "k", "v", "o", "g", "beta", "snap"] {
+            edit(call, name).shape[0] = 1 << 31;
+        }
     });
 
     let good = conv(DType::F16, DType::F32, 4, "rows");

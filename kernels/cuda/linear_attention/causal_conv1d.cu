@@ -243,9 +243,10 @@ struct TileWalk {
     }
   }
 
-  // What is asked of every row is asked once, of the block.
-  template <bool NORMS, bool ACTIVATES>
-  __device__ __forceinline__ void run(const Arguments<X, Y>& call, Y* out, bool own, bool normed) {
+  // A block that does not norm has loops of its own, with what else is asked of every row known.
+  template <bool NORMS>
+  __device__ __forceinline__ void run(const Arguments<X, Y>& call, Y* out, bool own, bool normed,
+                                      bool activates) {
     for (int group = 0; group < rows; group += kRowsInFlight<X>) {
       Four<X> here[kRowsInFlight<X>];
 #pragma unroll
@@ -264,7 +265,7 @@ struct TileWalk {
 #pragma unroll
           for (int j = 0; j + 1 < kHeld; ++j) window[j][c] = window[j + 1][c];
           window[kHeld - 1][c] = x[c];
-          y[c] = ACTIVATES ? silu(acc) : acc;
+          y[c] = activates ? silu(acc) : acc;
         }
         if constexpr (NORMS) {
           const float square = head_square(y, call.head_dim);
@@ -327,19 +328,12 @@ __device__ __forceinline__ void by_tiles(const Arguments<X, Y>& call, int channe
   }
 
   Y* const out = call.out + tile.first_row * call.out_stride + channel;
-  const bool normed = channel < call.norm_channels;
   if (block_norms) {
-    if (call.applies_silu) {
-      walk.template run<true, true>(call, out, own, normed);
-    } else {
-      walk.template run<true, false>(call, out, own, normed);
-    }
+    walk.template run<true>(call, out, own, channel < call.norm_channels, call.applies_silu);
+  } else if (own && call.applies_silu) {
+    walk.template run<false>(call, out, true, false, true);
   } else if (own) {
-    if (call.applies_silu) {
-      walk.template run<false, true>(call, out, true, false);
-    } else {
-      walk.template run<false, false>(call, out, true, false);
-    }
+    walk.template run<false>(call, out, true, false, false);
   }
 
   if (!own) return;
