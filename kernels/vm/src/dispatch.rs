@@ -233,6 +233,13 @@ macro_rules! wide_build {
 #[cfg(target_arch = "x86_64")]
 with_kernels!(wide_build);
 
+/// The kernel `fma` where the processor may lack the instruction: else each lane is a call.
+// SAFETY: the name is this crate's alone; nothing else defines or looks it up.
+#[cfg_attr(feature = "libfuzzer", unsafe(export_name = "__sanitizer_ptx_vm_fma_by_double"))]
+fn fma_by_double(warp: &mut Warp, s: Slots, mask: u32) {
+    lane::fma_by_double(warp, s, mask);
+}
+
 /// A kernel of `lane` in the build for this processor; [`LaneFunction::of`] alone makes one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneFunction(unsafe fn(&mut Warp, Slots, u32));
@@ -242,6 +249,9 @@ impl LaneFunction {
         #[cfg(target_arch = "x86_64")]
         if detect().is_some() {
             return LaneFunction(wide::LANES[kernel as usize]);
+        }
+        if kernel == Kernel::Fma && cfg!(target_arch = "x86_64") {
+            return LaneFunction(fma_by_double);
         }
         LaneFunction(portable::LANES[kernel as usize])
     }

@@ -244,6 +244,11 @@ fn bf_pair(exact: impl Fn(bool) -> u32) -> u32 {
 lanewise! { words put32 (x: words @ 1, y: words @ 2, z: words @ 3)
     mad = |x: u32, y: u32, z: u32| x.wrapping_mul(y).wrapping_add(z);
     fma = |x: u32, y: u32, z: u32| bits32(f(x).mul_add(f(y), f(z)));
+    fma_by_double = |x: u32, y: u32, z: u32| {
+        // The product is exact, and 53 bits that are rounded to odd decide as all would.
+        let product = f64::from(f(x)) * f64::from(f(y));
+        bits32(float::add_to_odd(product, f(z).into()) as f32)
+    };
     fma_down = |x: u32, y: u32, z: u32| float::fma32(f(x), f(y), f(z), Rounding::Down);
     bf_pair_fma = |x: u32, y: u32, z: u32| {
         let one = |high| {

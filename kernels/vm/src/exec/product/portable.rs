@@ -1,4 +1,5 @@
-//! Products of matrices on any processor, one element after the other.
+//! Products of matrices on any processor: the eight columns of a row side by side, which compilers make
+//! vectors of. The steps are those of the builds with wider ones.
 
 use super::super::warp::Warp;
 use super::{
@@ -20,14 +21,15 @@ pub(crate) fn product(warp: &mut Warp, operands: &mut Operands, what: &Product) 
     let start = what.c.map(|slot| warp.word(slot));
     let mut out: Accumulator = [[0; 32]; 4];
     let mut slow = [0; 16];
+    let exponents = across(work.right);
     for row in 0..16 {
-        for column in 0..8 {
-            let (r, l) = (row / 8 * 2 + column % 2, row % 8 * 4 + column / 2);
-            match element(work.left, work.right, row, column, start[r][l]) {
-                Some(bits) => out[r][l] = bits,
-                None => slow[row] |= 1 << column,
-            }
+        let (r, l) = (row / 8 * 2, row % 8 * 4);
+        let line = std::array::from_fn(|column| start[r + column % 2][l + column / 2]);
+        let (line, odd) = sums(work.left, work.right, &exponents, row, &line);
+        for (column, bits) in line.into_iter().enumerate() {
+            out[r + column % 2][l + column / 2] = bits;
         }
+        slow[row] = odd;
     }
     one_by_one(&work, &start, &slow, &mut out);
     for (slot, values) in what.d.iter().zip(out) {
@@ -123,41 +125,81 @@ fn put_right(right: &mut Right, brain: bool) {
     right.exponents = all.map(i64::from_le_bytes);
 }
 
-/// One element, where it can be had this way.
-pub(super) fn element(
+/// The exponents of the right factors: of each k, those of the columns.
+pub(super) fn across(right: &Right) -> [[i16; 8]; 16] {
+    right.exponents.map(|eight| eight.to_le_bytes().map(|e| i16::from(e as i8)))
+}
+
+/// The number 2^(field − 127), of which the field is brought into range.
+fn power(field: i32) -> f32 {
+    f32::from_bits((field.clamp(1, 254) as u32) << 23)
+}
+
+/// A row's sums, and the columns that have to be computed one by one.
+#[inline(always)]
+pub(super) fn sums(
     left: &Left,
     right: &Right,
+    exponents: &[[i16; 8]; 16],
     row: usize,
-    column: usize,
-    start: u32,
-) -> Option<u32> {
-    let both = left.peaks[row] + right.peaks[column] - 254;
-    let mut near = ZERO;
+    start: &[u32; 8],
+) -> ([u32; 8], u8) {
+    // The largest exponent of each column's products, relative to the peaks.
+    let mut near = [i16::from(ZERO); 8];
     for k in 0..16 {
-        let x = (left.exponents[k / 8][row] >> (8 * (k % 8))) as i8;
-        let y = (right.exponents[k] >> (8 * column)) as i8;
-        near = near.max(x.saturating_add(y));
+        let x = i16::from((left.exponents[k / 8][row] >> (8 * (k % 8))) as i8);
+        for c in 0..8 {
+            near[c] = near[c].max(x + exponents[k][c]);
+        }
     }
-    let products = if near == ZERO { NONE } else { i32::from(near) + both };
-    let field = (start >> 23 & 0xff) as i32;
-    let own = exponent(start, 1);
-    let top = products.max(own);
-    let outside = top > HIGHEST || (top < LOWEST && top != NONE);
-    if outside || field == 255 || (near != ZERO && near <= TINY) {
-        return None;
+    let mut odd = [false; 8];
+    let (mut units, mut scales) = ([0; 8], [0.0; 8]);
+    for c in 0..8 {
+        (units[c], scales[c], odd[c]) =
+            quantum(near[c].into(), left.peaks[row] + right.peaks[c] - 127, start[c]);
     }
-    let mantissa = start & 0x7f_ffff | u32::from(field > 0) << 23;
-    let quanta = i64::from((mantissa << 2) >> (top - own).min(31));
-    let mut sum = if start >> 31 == 1 { -quanta } else { quanta };
-    let scale = f32::from_bits(((150 - (top - both)).clamp(1, 254) as u32) << 23);
+    // Sixteen numbers below 2^27, and one of 2^26.
+    let mut sums = [0i32; 8];
     for k in 0..16 {
-        let product = left.values[k / 8][row][k % 8] * right.values[k][column];
-        sum += i64::from((product * scale) as i32);
+        let x = left.values[k / 8][row][k % 8];
+        for c in 0..8 {
+            sums[c] = sums[c].wrapping_add((x * right.values[k][c] * scales[c]) as i32);
+        }
     }
-    // 24 significant bits, the rest cut.
-    let magnitude = sum.unsigned_abs();
-    let spare = 40u32.saturating_sub(magnitude.leading_zeros());
-    let cut = (magnitude >> spare << spare) as f32;
-    let quantum = f32::from_bits(((top + 102).clamp(1, 254) as u32) << 23);
-    Some((cut * quantum).to_bits() | ((sum >> 63) as u32 & 1 << 31))
+    let mut out = [0; 8];
+    let mut slow = 0;
+    for c in 0..8 {
+        let large = sums[c].unsigned_abs() > (i32::MAX - (1 << 27)) as u32;
+        let own = f32::from_bits(start[c]) * f32::from_bits((units[c] as u32) << 23);
+        out[c] = rounded(sums[c].wrapping_add(own as i32), units[c]);
+        slow |= u8::from(large | odd[c]) << c;
+    }
+    (out, slow)
+}
+
+/// What an accumulator is multiplied with to count quanta (its exponent's field: 2^(25 − E)), and what
+/// its scaled products are, and whether that does not do. `near` is the largest exponent of the
+/// products relative to `both` peaks. Exponents are biased by 127 here.
+#[inline(always)]
+fn quantum(near: i32, both: i32, start: u32) -> (i32, f32, bool) {
+    let none = near == i32::from(ZERO);
+    let far = !none & (near <= i32::from(TINY));
+    let products = if none { NONE } else { near + both };
+    let top = products.max((start >> 23 & 0xff) as i32);
+    let low = (top < LOWEST + 127) & !(none & (start << 1 == 0));
+    // An infinity stands highest.
+    let high = top > HIGHEST + 127;
+    let unit = 279 - top.clamp(LOWEST + 127, 255);
+    (unit, power(unit + both - 129), far | low | high)
+}
+
+/// A sum as f32, cut toward zero: the nearest, and back one where that went up.
+#[inline(always)]
+fn rounded(sum: i32, unit: i32) -> u32 {
+    let magnitude = sum.unsigned_abs() as i32;
+    let nearest = magnitude as f32;
+    let up = u32::from(nearest as i32 > magnitude);
+    let cut = f32::from_bits(nearest.to_bits() - up);
+    let quantum = f32::from_bits(((254 - unit) as u32) << 23);
+    (cut * quantum).to_bits() | sum as u32 & 1 << 31
 }
