@@ -6,6 +6,7 @@ mod complete;
 mod contents;
 mod layouts;
 mod plan;
+mod rare;
 mod structure;
 
 pub use complete::{complete, first_scalar};
@@ -61,7 +62,8 @@ const FEW_PLACES: i64 = 64;
 /// As rare as one gets.
 const RAREST_FIXTURE: i64 = 64;
 
-/// Draws a case: one in eight completes a fixture, large ones less often; the others are free.
+/// Draws a case: one in eight completes a fixture, large ones less often; a few of the others have a word
+/// that is rarely available; the rest is free.
 pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discard> {
     let path = Path::new("fixture");
     let fixtures = &subject.contract.fixtures;
@@ -74,7 +76,8 @@ pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discar
             fixture = None;
         }
     }
-    let case = assemble(subject.contract, fixture, false, choices)?;
+    let narrowed = if fixture.is_none() { rare::narrowed(subject.contract, choices) } else { None };
+    let case = assemble(subject.contract, fixture.or(narrowed.as_ref()), false, choices)?;
     let examine = Examine::draw(subject.contract, choices);
     Ok(Draw::of(case, examine))
 }
