@@ -73,15 +73,6 @@ impl Harness {
     /// On a disagreement or fault, after it has been shrunk and written; and when the tool fails.
     pub fn run(&mut self, bytes: &[u8]) -> Keep {
         self.inputs += 1;
-        let keep = self.examine(bytes);
-        // The first input keeps them: libFuzzer wants to see that there is instrumented code.
-        if self.inputs > 1 {
-            guidance::forget_host_code();
-        }
-        keep
-    }
-
-    fn examine(&mut self, bytes: &[u8]) -> Keep {
         let (draw, asked) = self.decoder.decode(bytes);
         self.remember(&asked);
         let Ok(draw) = draw else { return Keep::No };

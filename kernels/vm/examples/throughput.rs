@@ -1,16 +1,24 @@
 //! Launches per second of the measured kernels on one core, with and without checks, and
 //! nanoseconds of single matrix instructions. An argument keeps the rows whose name contains it; a
-//! second one asks for so many checked launches of each, untimed, for instruction counters.
+//! second one asks for so many checked launches of each, untimed, for instruction counters. With
+//! `--portable`, all in the build for processors without AVX2.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use ptx_vm::{MatrixModel, Memory, Module, Options, Stats, Stop};
+use ptx_vm::{MatrixModel, Memory, Module, Options, Stats, Stop, portably};
 use std::time::{Duration, Instant};
 use support::{Gdn, Parameters, Random, argmax, bf16, bytes32, gemm, go, input, top_k};
 
+const PORTABLE: &str = "--portable";
+
+/// An argument by its place among those that are no flags.
+fn argument(place: usize) -> Option<String> {
+    std::env::args().skip(1).filter(|argument| argument != PORTABLE).nth(place)
+}
+
 fn wanted(name: &str) -> bool {
-    std::env::args().nth(1).is_none_or(|wanted| name.contains(&wanted))
+    argument(0).is_none_or(|wanted| name.contains(&wanted))
 }
 
 /// Launches per second, the best of many short windows: on a busy machine some are undisturbed.
@@ -35,7 +43,7 @@ fn measure(name: &str, mut once: impl FnMut(&Options) -> Result<Stats, Stop>) {
     if !wanted(name) {
         return;
     }
-    if let Some(launches) = std::env::args().nth(2).and_then(|n| n.parse::<u32>().ok()) {
+    if let Some(launches) = argument(1).and_then(|n| n.parse::<u32>().ok()) {
         for _ in 0..launches {
             if let Err(stop) = once(&Options::default()) {
                 println!("{name}: {stop}");
@@ -63,7 +71,7 @@ fn single(
     instruction: &str,
     options: &Options,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    if !wanted(name) || std::env::args().nth(2).is_some() {
+    if !wanted(name) || argument(1).is_some() {
         return Ok(());
     }
     const TIMES: u32 = 200;
@@ -96,6 +104,10 @@ fn single(
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    if std::env::args().any(|argument| argument == PORTABLE) { portably(rows) } else { rows() }
+}
+
+fn rows() -> Result<(), Box<dyn std::error::Error>> {
     let gdn = Module::parse(include_str!("../tests/ptx/gdn.sm80.ptx"))?;
     let top = Module::parse(include_str!("../tests/ptx/topk.sm80.ptx"))?;
     let product = Module::parse(include_str!("../tests/ptx/gemm.sm80.ptx"))?;

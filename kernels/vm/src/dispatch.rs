@@ -462,12 +462,13 @@ mod fuzzer {
     unsafe extern "C" {
         fn __sanitizer_cov_trace_cmp4(a: u32, b: u32);
         fn __sanitizer_cov_trace_cmp8(a: u64, b: u64);
-        // The bounds of the counters of all instrumented code, which the linker defines.
-        #[link_name = "__start___sancov_cntrs"]
-        static FIRST_HOST_COUNTER: AtomicU8;
-        #[link_name = "__stop___sancov_cntrs"]
-        static END_OF_HOST_COUNTERS: AtomicU8;
     }
+
+    /// Where a fuzz target may link what instrumented code would tell libFuzzer of itself:
+    /// [`crate::guidance`].
+    // SAFETY: the name is this crate's alone; nothing else defines it.
+    #[unsafe(export_name = "__sanitizer_ptx_vm_nothing")]
+    pub extern "C" fn nothing() {}
 
     /// Options of AddressSanitizer for every fuzz target, which the variable of that name may override.
     /// Each allocation's stack is not kept: that takes a tenth of the time, and a crash that needs it
@@ -482,13 +483,6 @@ mod fuzzer {
     pub fn count_feature(key: u64) {
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
         FEATURES[hash as usize % COUNTERS].store(1, Ordering::Relaxed);
-    }
-
-    pub fn forget_host_code() {
-        let (first, end) = (&raw const FIRST_HOST_COUNTER, &raw const END_OF_HOST_COUNTERS);
-        // SAFETY: the linker lays all counters out between the two symbols, one byte each, in memory
-        // that instrumented code and libFuzzer write; both do so on this thread, the target's.
-        unsafe { first.cast_mut().write_bytes(0, end.offset_from_unsigned(first)) };
     }
 
     #[inline(always)]
@@ -520,8 +514,6 @@ mod fuzzer {
 
     pub fn count_feature(_key: u64) {}
 
-    pub fn forget_host_code() {}
-
     #[inline(always)]
     pub fn trace_compare32(_a: u32, _b: u32) {}
 
@@ -529,6 +521,4 @@ mod fuzzer {
     pub fn trace_compare64(_a: u64, _b: u64) {}
 }
 
-pub(crate) use fuzzer::{
-    count_edge, count_feature, forget_host_code, trace_compare32, trace_compare64,
-};
+pub(crate) use fuzzer::{count_edge, count_feature, trace_compare32, trace_compare64};

@@ -8,6 +8,7 @@ use crate::program::{
 use crate::rare::Rare;
 use crate::source::{Sites, SourceLine};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// The type of a kernel parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -214,10 +215,20 @@ pub struct Module {
     sites: Sites,
     /// Bytes of module-scope `.global` and `.const` variables, as every launch starts with them.
     pub(crate) data: Vec<u8>,
-    /// Which of those bytes a thread may store to (`.global` ones).
-    pub(crate) writable: Vec<bool>,
+    /// Whose each of those bytes is.
+    pub(crate) owners: Vec<Owner>,
     /// Where each lies, in order.
     pub(crate) variables: Vec<Placed>,
+}
+
+/// Whose a byte of a module's data is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    /// It lies between two variables.
+    Nobody,
+    /// A thread may only load it.
+    Const,
+    Global,
 }
 
 /// A `.global` or `.const` variable of a module.
@@ -259,7 +270,7 @@ impl Module {
             lines: text.lines().map(|line| line.trim().to_owned()).collect(),
             sites: tree.sites,
             data: lowered.data,
-            writable: lowered.writable,
+            owners: lowered.owners,
             variables: lowered.variables,
         })
     }
@@ -274,13 +285,28 @@ impl Module {
         self.by_name.get(name).map(|&i| &self.entries[i])
     }
 
-    /// The variable that holds a byte, or the last before it.
+    /// The variable that holds a byte, or is nearest to it.
     pub(crate) fn variable(&self, offset: u64) -> Option<&Placed> {
         let behind = self.variables.partition_point(|variable| variable.start <= offset);
-        self.variables[..behind]
-            .iter()
-            .rev()
-            .find(|variable| variable.len_bytes != 0 || variable.start == offset)
+        let (before, after) = self.variables.split_at(behind);
+        let holds = |variable: &&Placed| variable.len_bytes != 0 || variable.start == offset;
+        let last = before.iter().rev().find(holds);
+        let next = after.iter().find(holds);
+        match (last, next) {
+            (Some(last), Some(next)) => {
+                let past = offset.saturating_sub(last.start + last.len_bytes);
+                Some(if past < next.start - offset { last } else { next })
+            }
+            _ => last.or(next),
+        }
+    }
+
+    /// The bytes at an offset, if all belong to variables.
+    pub(crate) fn owned(&self, offset: u64, len: usize) -> Option<Range<usize>> {
+        let at = usize::try_from(offset).ok()?;
+        let range = at..at.checked_add(len)?;
+        let owners = self.owners.get(range.clone())?;
+        (!owners.contains(&Owner::Nobody)).then_some(range)
     }
 
     pub(crate) fn source(&self, place: Place) -> Option<SourceLine> {

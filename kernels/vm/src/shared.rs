@@ -1,8 +1,9 @@
 //! Shared memory of one block: bytes, who may read them, and who touched them last.
 //! A race is two accesses of one byte in one epoch, one of them a store, by threads that no
 //! `bar.warp.sync`, no phase of an mbarrier ([`phases`]) and no fence with a flag orders. Atomic and
-//! volatile accesses do not race among themselves. A store of the value already there does not race with the store that put it there. Barriers of a part
-//! of the block order the whole block here: such races can be missed, none is invented.
+//! volatile accesses do not race among themselves. A store of the value already there does not race
+//! with the store that put it there. Barriers of a part of the block order the whole block here: such
+//! races can be missed, none is invented.
 
 mod distant;
 mod flags;

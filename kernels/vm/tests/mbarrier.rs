@@ -3,40 +3,13 @@
 
 mod support;
 
-use ptx_vm::{
-    Coverage, Fault, FaultKind, Launch, Limits, MbarrierFault, Memory, Module, Options, RaceKind,
-    Stop, launch,
-};
-use support::{Parameters, bytes32, input, output, words};
+use ptx_vm::{Fault, FaultKind, MbarrierFault, RaceKind, Schedule, Stop};
+use support::block::Block;
 
-/// Runs `code` with 64 words in `x` and 64 zeroed ones in `d`: `%rd1` and `%rd2` are their
-/// addresses, `%r1` the thread, `%r2` the shared address of `m` (two mbarriers), `%r3` of `s`.
+const BLOCK: Block = Block { words: 64, mbarriers: 2, shared_bytes: 512 };
+
 fn run(threads: u32, code: &str) -> Result<Vec<u32>, Stop> {
-    let text = format!(
-        ".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry t(.param .u64 x, .param .u64 d)\n{{\n\
-         .reg .pred %p<9>;.reg .b32 %r<40>;.reg .b64 %rd<20>;\n\
-         .shared .align 8 .b8 m[16];.shared .align 128 .b8 s[512];\n\
-         ld.param.u64 %rd1, [x];ld.param.u64 %rd2, [d];mov.u32 %r1, %tid.x;mov.u32 %r2, m;mov.u32 %r3, s;\n\
-         mul.wide.u32 %rd9, %r1, 4;shl.b32 %r30, %r1, 2;setp.eq.u32 %p8, %r1, 0;\n\
-         {code}\nret;\n}}\n"
-    );
-    let module = Module::parse(&text).unwrap_or_else(|e| panic!("{code}: {e}"));
-    let mut memory = Memory::new();
-    let x: Vec<u32> = (0..64).map(|i| 1000 + 7 * i).collect();
-    let x = input(&mut memory, "x", &bytes32(&x));
-    let d = output(&mut memory, "d", 256);
-    memory.write(d, 0, &[0; 256]);
-    let parameters = Parameters::default().u64(memory.address(x, 0)).u64(memory.address(d, 0)).0;
-    let what = Launch {
-        entry: "t",
-        grid: [1; 3],
-        block: [threads, 1, 1],
-        dynamic_shared_bytes: 0,
-        parameters: &parameters,
-    };
-    let limits = Limits { instructions: 1 << 24, ..Limits::default() };
-    launch(&module, &mut memory, &what, &limits, &Options::default(), &mut Coverage::new())?;
-    Ok(words(&memory, d))
+    BLOCK.run(threads, Schedule::InOrder, code)
 }
 
 fn fine(threads: u32, code: &str) -> Vec<u32> {
@@ -72,12 +45,10 @@ fn wait(label: &str, at: &str, parity: &str) -> String {
     )
 }
 
-const OWN: &str = "add.u32 %r31, %r3, %r30;add.s64 %rd3, %rd1, %rd9;add.s64 %rd4, %rd2, %rd9;";
-
 /// Every thread stores a word, arrives, waits and reads its neighbour's.
 fn exchange(arrive_and_wait: &str) -> String {
     format!(
-        "{}{OWN}ld.global.u32 %r4, [%rd3];st.shared.u32 [%r31], %r4;\n{arrive_and_wait}\n\
+        "{}ld.global.u32 %r4, [%rd3];st.shared.u32 [%r31], %r4;\n{arrive_and_wait}\n\
          xor.b32 %r5, %r30, 4;add.u32 %r5, %r5, %r3;ld.shared.u32 %r6, [%r5];st.global.u32 [%rd4], %r6;",
         init(64)
     )
@@ -225,7 +196,7 @@ fn bulk_copies_out_of_shared_memory() {
 fn copies_come_with_the_phase_that_tracks_them() {
     let code = |arrive: &str, read: &str| {
         format!(
-            "{}{OWN}cp.async.ca.shared.global [%r31], [%rd3], 4;\n{arrive}\n{}xor.b32 %r5, %r30, 4;add.u32 %r5, %r5, %r3;ld.shared.u32 %r6, [%r5];st.global.u32 [%rd4], %r6;",
+            "{}cp.async.ca.shared.global [%r31], [%rd3], 4;\n{arrive}\n{}xor.b32 %r5, %r30, 4;add.u32 %r5, %r5, %r3;ld.shared.u32 %r6, [%r5];st.global.u32 [%rd4], %r6;",
             init(64),
             read
         )
@@ -429,7 +400,7 @@ fn bytes_on_their_way_are_told_with_their_copy() {
         init(1)
     );
     named(&bulk, "cp.async.bulk", 0);
-    let own = format!("{OWN}cp.async.ca.shared.global [%r31], [%rd3], 4;\n");
+    let own = format!("cp.async.ca.shared.global [%r31], [%rd3], 4;\n");
     named(&format!("{own}bar.sync 0;ld.shared.u32 %r6, [%r3+20];"), "cp.async.ca", 5);
     named(
         &format!("{own}cp.async.commit_group;cp.async.wait_group 1;ld.shared.u32 %r6, [%r31];"),

@@ -4,11 +4,8 @@
 
 mod support;
 
-use ptx_vm::{
-    Coverage, Fault, FaultKind, Launch, Limits, Memory, Module, Options, RaceKind, Schedule, Stop,
-    launch,
-};
-use support::{Parameters, bytes32, input, output, words};
+use ptx_vm::{Fault, FaultKind, RaceKind, Schedule, Stop};
+use support::block::Block;
 
 const ORDERS: [Schedule; 5] = [
     Schedule::InOrder,
@@ -18,37 +15,10 @@ const ORDERS: [Schedule; 5] = [
     Schedule::Seeded(4),
 ];
 
-/// Runs `code` on `threads` threads with words in `x` and zeroed ones in `d`: `%rd1` and `%rd2` are
-/// their addresses, `%r1` the thread, `%r2` the shared address of `m` (four mbarriers), `%r3` of
-/// `s`; `%p8` is set in thread 0, `%r30` is four times the thread, `%rd3` and `%rd4` the thread's words.
+const BLOCK: Block = Block { words: 512, mbarriers: 4, shared_bytes: 2048 };
+
 fn run(threads: u32, schedule: Schedule, code: &str) -> Result<Vec<u32>, Stop> {
-    let text = format!(
-        ".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry t(.param .u64 x, .param .u64 d)\n{{\n\
-         .reg .pred %p<9>;.reg .b32 %r<40>;.reg .b64 %rd<20>;\n\
-         .shared .align 8 .b8 m[32];.shared .align 128 .b8 s[2048];\n\
-         ld.param.u64 %rd1, [x];ld.param.u64 %rd2, [d];mov.u32 %r1, %tid.x;mov.u32 %r2, m;mov.u32 %r3, s;\n\
-         mul.wide.u32 %rd9, %r1, 4;shl.b32 %r30, %r1, 2;setp.eq.u32 %p8, %r1, 0;\n\
-         add.s64 %rd3, %rd1, %rd9;add.s64 %rd4, %rd2, %rd9;add.u32 %r31, %r3, %r30;\n\
-         {code}\nret;\n}}\n"
-    );
-    let module = Module::parse(&text).unwrap_or_else(|e| panic!("{code}: {e}"));
-    let mut memory = Memory::new();
-    let x: Vec<u32> = (0..512).map(|i| 1000 + 7 * i).collect();
-    let x = input(&mut memory, "x", &bytes32(&x));
-    let d = output(&mut memory, "d", 2048);
-    memory.write(d, 0, &[0; 2048]);
-    let parameters = Parameters::default().u64(memory.address(x, 0)).u64(memory.address(d, 0)).0;
-    let what = Launch {
-        entry: "t",
-        grid: [1; 3],
-        block: [threads, 1, 1],
-        dynamic_shared_bytes: 0,
-        parameters: &parameters,
-    };
-    let limits = Limits { instructions: 1 << 24, ..Limits::default() };
-    let options = Options { schedule, ..Options::default() };
-    launch(&module, &mut memory, &what, &limits, &options, &mut Coverage::new())?;
-    Ok(words(&memory, d))
+    BLOCK.run(threads, schedule, code)
 }
 
 /// No order of the warps gives a report.
@@ -170,6 +140,55 @@ fn order_is_passed_on() {
     // Warp 1 arrives without having waited.
     races(96, &code(""));
 }
+
+#[test]
+fn a_wait_is_that_of_the_lane_that_waits() {
+    // Warp 1 stores and arrives; some lanes of warp 0 wait, and `then` reads what warp 1 stored.
+    let code = |waiting: &str, then: &str| {
+        format!(
+            "{}setp.lt.u32 %p1, %r1, 32;@%p1 bra A;st.shared.u32 [%r31], %r1;{}bra E;\n\
+             A: {SLOW}setp.lt.u32 %p2, %r1, 8;{waiting}{then}E:",
+            init(&[32]),
+            arrive("%r2"),
+        )
+    };
+    let read = "ld.shared.u32 %r6, [%r31+128];st.global.u32 [%rd4], %r6;";
+    let (one, other) = (wait("W", "%r2", "0"), wait("V", "%r2", "0"));
+    let some = format!("@!%p2 bra N;{one}N: ");
+    let both = format!("@!%p2 bra N;{one}bra M;N: {other}M: ");
+    for (waiting, then) in [
+        (one.as_str(), read.to_owned()),
+        // All wait, though not together.
+        (&both, read.to_owned()),
+        // The others learn of it when the warp meets.
+        (&some, format!("bar.warp.sync -1;{read}")),
+        (&some, format!("bar.sync 1, 32;{read}")),
+        // Only those read that waited, or that met one of them.
+        (&some, format!("@%p2 {}", read.replace(";st", ";@%p2 st"))),
+        (&some, format!("setp.lt.u32 %p3, %r1, 16;@!%p3 bra E;bar.warp.sync 0xffff;{read}")),
+        // One that waited hands it on to warp 2's phase: nobody else reads.
+        (&format!("@!%p2 bra E;{one}"), read.to_owned()),
+    ] {
+        let got = silent(64, &code(waiting, &then));
+        assert_eq!(got[..8], (32..40).collect::<Vec<_>>(), "{then}");
+    }
+    for then in [
+        read.to_owned(),
+        // These meet without one of those that waited.
+        format!("@%p2 bra E;bar.warp.sync 0xffffff00;{read}"),
+        format!("setp.lt.u32 %p3, %r1, 16;@!%p3 bra G;bar.warp.sync 0xffff;G: {read}"),
+    ] {
+        let found = races(64, &code(&some, &then));
+        for (race, fault) in found {
+            assert_eq!(race, RaceKind::ReadAfterWrite, "{fault}");
+            assert!(fault.thread[0] >= 8 && fault.thread[0] < 32, "{fault}");
+            assert!(fault.other.unwrap().instruction.contains("st.shared"));
+        }
+    }
+}
+
+/// Long enough that other warps come before.
+const SLOW: &str = "mov.u32 %r9, 0;S: add.u32 %r9, %r9, 1;setp.lt.u32 %p3, %r9, 100000;@%p3 bra S;";
 
 /// A ring of two stages: thread 0 of warp 0 fills them with bulk copies, the warps behind it
 /// read all 32 words of a stage each. Full mbarriers at `m`, empty ones behind them.

@@ -22,7 +22,6 @@ pub const PLANTED_VARIABLE: &str = "ASSAY_PLANTED";
 pub struct RoundHarness {
     backend: VmBackend,
     planted: Option<Planted>,
-    inputs: u64,
 }
 
 impl RoundHarness {
@@ -36,7 +35,7 @@ impl RoundHarness {
                 panic!("{PLANTED_VARIABLE}: no wrong transaction is named `{name}`")
             })
         });
-        RoundHarness { backend: VmBackend::new(), planted, inputs: 0 }
+        RoundHarness { backend: VmBackend::new(), planted }
     }
 
     /// Runs one input.
@@ -44,17 +43,12 @@ impl RoundHarness {
     /// # Panics
     /// When a promise is broken, after the history has been made small and kept.
     pub fn run(&mut self, bytes: &[u8]) -> Keep {
-        self.inputs += 1;
         let history = history_of_bytes(bytes);
         if history.steps.is_empty() {
             return Keep::No;
         }
         if let Some(violation) = self.examine(&history) {
             self.crash(&history, &violation);
-        }
-        // The first input keeps them: libFuzzer wants to see that there is instrumented code.
-        if self.inputs > 1 {
-            guidance::forget_host_code();
         }
         Keep::Yes
     }

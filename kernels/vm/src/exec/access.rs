@@ -9,6 +9,7 @@ use super::warp::{Warp, lanes};
 use super::{cluster, copy};
 use crate::fault::{FaultKind, MemorySpace};
 use crate::memory::{Page, marks};
+use crate::module::Owner;
 use crate::program::{Access, Scope};
 use crate::race::{Act, Foe, Races};
 use crate::shared::{SharedFault, Touch, Toucher};
@@ -451,11 +452,12 @@ fn read_other<const CHECKS: bool>(
             None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
         },
         Target::Data(offset) => {
-            match slice(machine.data, offset, len) {
-                Some(data) => out.copy_from_slice(data),
-                None => return Err(machine.out_of_bounds(space, offset, bytes, false)),
-            }
-            if CHECKS && machine.races.on && machine.module.writable[offset as usize] {
+            let Some(range) = machine.module.owned(offset, len) else {
+                return Err(machine.out_of_bounds(space, offset, bytes, false));
+            };
+            let global = machine.module.owners[range.start] == Owner::Global;
+            out.copy_from_slice(&machine.data[range]);
+            if CHECKS && machine.races.on && global {
                 let act = Act { store: false, strong, harmless: false, same: false };
                 touch_data(machine, offset, len, me, act)?;
             }

@@ -29,6 +29,7 @@ pub(super) fn advance_clock(warp: &mut Warp, machine: &mut Machine<'_>) {
 
 /// Lanes arrive at a block barrier. Returns those that now wait (all but for `bar.arrive`).
 #[cfg_attr(feature = "libfuzzer", inline(always))]
+#[cfg_attr(not(feature = "libfuzzer"), inline(never))]
 pub(crate) fn arrive(
     warp: &mut Warp,
     machine: &mut Machine<'_>,
@@ -59,13 +60,15 @@ pub(crate) fn arrive(
     }
     gate.expected = count.unwrap_or(0);
     // A barrier counts whole warps: a partly filled one stands for 32 threads.
-    let here = if count.is_some() && mask == warp.alive { 32 } else { mask.count_ones() };
-    gate.arrived += here;
+    let whole = mask == FULL || count.is_some() && mask == warp.alive;
+    gate.arrived += if whole { 32 } else { mask.count_ones() };
     let mut p = warp.predicates[usize::from(barrier.p)];
     if barrier.negate {
         p = !p;
     }
-    gate.popc += (p & mask).count_ones();
+    if barrier.kind == BarrierKind::RedPopc {
+        gate.popc += (p & mask).count_ones();
+    }
     gate.all &= p & mask == mask;
     gate.any |= p & mask != 0;
     if barrier.kind == BarrierKind::Arrive {
@@ -149,6 +152,7 @@ fn group(
     match *action {
         Action::WarpSync { .. } => {
             order_lanes(warp, machine);
+            machine.shared.pass_on(warp.index, mask, warp.alive);
             Ok(())
         }
         Action::Shuffle(i) | Action::Exchange(i) => {

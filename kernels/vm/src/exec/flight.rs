@@ -313,6 +313,7 @@ pub(super) fn wait(
         }
     }
     order_lanes(warp, machine);
+    machine.shared.pass_on(warp.index, warp.alive, warp.alive);
     Ok(Turn::Next)
 }
 

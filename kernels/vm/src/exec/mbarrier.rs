@@ -1,16 +1,18 @@
 //! mbarriers of a block: phases, arrivals and bytes under way, exactly as the PTX ISA counts them
 //! (section "mbarrier"). A phase completes when no arrival and no byte is missing; the copies it
 //! tracks are there from the first test that sees it. Such a test orders what was done before the
-//! arrivals of its phase before what its warp does from then on; where clusters have several blocks,
-//! everything before it, so that races can be missed and none is invented.
+//! arrivals of its phase before what its thread does from then on, and its warp once that meets
+//! (`shared::phases`); where clusters have several blocks, everything before it, so that races can be
+//! missed and none is invented.
 //! Other blocks of the cluster arrive, expect and send bytes; they do not wait.
 //! Initialising one twice and plain accesses to one are not judged.
+
+mod landing;
 
 use super::access::{shared_trouble, toucher};
 use super::address::{Target, addresses, resolve};
 use super::machine::{Machine, Trouble};
 use super::rare::Turn;
-use super::reduction::Combine;
 use super::step::{Laned, Raise, Raised};
 use super::warp::{Warp, lanes};
 use super::{collective, copy};
@@ -18,34 +20,17 @@ use crate::fault::{ClusterFault, FaultKind, MbarrierFault, MemorySpace};
 use crate::program::Action;
 use crate::rare::{Act, At, Mbarrier, Rare};
 use crate::shared::{Other, Released, Shared, SharedFault, Touch, Toucher};
+pub(super) use landing::bring;
+use landing::{Arrival, settle};
 
 const BYTES: usize = 8;
 const LARGEST: u32 = (1 << 20) - 1;
-/// Copies of complete phases that are kept back until somebody tests; more are there at once.
-const MOST_LANDED: usize = 256;
-/// Copies of one phase, and bytes of them, more than a block's memory holds; with more, those before
-/// are there at once, as they may be.
-const MOST_ON_THE_WAY: usize = 4096;
-const MOST_BYTES_ON_THE_WAY: usize = 1 << 19;
 /// Failed tests in a row, with next to nothing done between, after which nobody will help; more
 /// where somebody looks at a clock, and may give up in time.
 const PATIENCE: u64 = 1 << 14;
 const PATIENCE_BY_CLOCK: u64 = 1 << 19;
 const WORK_PER_TEST: u64 = 64;
 const WARPS: usize = 32;
-
-/// Bytes of a bulk copy that are not there yet.
-struct Arrival {
-    offset: u64,
-    bytes: Vec<u8>,
-    by: Toucher,
-    /// The epoch of its clocks.
-    age: u64,
-    /// The block that sent it, where that is another one.
-    from: Option<u32>,
-    /// They are combined with what stands there.
-    combines: Option<Combine>,
-}
 
 struct Object {
     offset: u64,
@@ -205,8 +190,11 @@ pub(super) fn execute(
     };
     let p = &mut warp.predicates[usize::from(p)];
     *p = *p & !mask | complete;
-    if complete != 0 && !machine.shared.is_phased() {
-        machine.shared.next_epoch();
+    if complete != 0 {
+        machine.shared.pass_on(warp.index, complete, warp.alive);
+        if !machine.shared.is_phased() {
+            machine.shared.next_epoch();
+        }
     }
     if complete == mask {
         return Ok(Turn::Next);
@@ -474,77 +462,10 @@ fn arrive(
     Ok(state)
 }
 
-/// Bytes of an asynchronous copy, each piece with its place, come with the current phase.
-pub(super) fn bring(
-    machine: &mut Machine<'_>,
-    offset: u64,
-    pieces: impl IntoIterator<Item = (u64, Vec<u8>)>,
-    combines: Option<Combine>,
-    by: Toucher,
-) -> Result<(), Box<Trouble>> {
-    touch(machine, Act::Complete, offset, by)?;
-    let from = machine.cluster.visitor().map(|who| who.block);
-    for (to, bytes) in pieces {
-        expect(machine, offset, -(bytes.len() as i64), by)?;
-        if machine.mbarriers.find(offset)?.landed.len() > MOST_LANDED {
-            settle(machine, offset)?;
-        }
-        if bytes.is_empty() {
-            continue;
-        }
-        bound(machine, offset)?;
-        let age = machine.shared.age();
-        let arrival = Arrival { offset: to, bytes, by, age, from, combines };
-        machine.mbarriers.find(offset)?.arrivals.push(arrival);
-    }
-    release(machine, offset, by)?;
-    machine.mbarriers.find(offset)?.advance();
-    Ok(())
-}
-
-/// Makes room for another copy of a phase.
-fn bound(machine: &mut Machine<'_>, offset: u64) -> Result<(), Box<Trouble>> {
-    let object = machine.mbarriers.find(offset)?;
-    let bytes = object.arrivals.iter().map(|arrival| arrival.bytes.len()).sum::<usize>();
-    if object.arrivals.len() < MOST_ON_THE_WAY && bytes < MOST_BYTES_ON_THE_WAY {
-        return Ok(());
-    }
-    let early = std::mem::take(&mut object.arrivals);
-    let mut released = std::mem::take(&mut object.released);
-    for arrival in early {
-        land(machine, arrival, &mut released)?;
-    }
-    machine.mbarriers.find(offset)?.released = released;
-    Ok(())
-}
-
 /// What a thread did before goes with the current phase.
 fn release(machine: &mut Machine<'_>, offset: u64, me: Toucher) -> Result<(), Box<Trouble>> {
     let object = machine.mbarriers.find(offset)?;
     machine.shared.release_phase(&mut object.released, me);
-    Ok(())
-}
-
-/// What an asynchronous copy brought is there.
-fn land(
-    machine: &mut Machine<'_>,
-    arrival: Arrival,
-    released: &mut Released,
-) -> Result<(), Box<Trouble>> {
-    let Arrival { offset, mut bytes, by, age, from, combines } = arrival;
-    let by = machine.shared.landing(by, age, released);
-    let (at, len) = (offset as usize, bytes.len());
-    if let Some(combines) = combines {
-        combines.all(&machine.shared.data[at..at + len], &mut bytes);
-    }
-    if !machine.checks {
-        machine.shared.data[at..at + len].copy_from_slice(&bytes);
-    } else if from.is_some() || combines.is_some() {
-        machine.shared.settle(at, &bytes);
-    } else {
-        let stored = machine.shared.store(offset, &bytes, by, Touch::Write);
-        stored.map_err(|fault| shared_trouble(machine, fault, offset, len as u32, true))?;
-    }
     Ok(())
 }
 
@@ -560,27 +481,8 @@ fn test(
     }
     settle(machine, offset)?;
     let object = machine.mbarriers.find(offset)?;
-    let synced = machine.shared.acquire_phase(&mut object.released, me.thread / 32);
+    let synced = machine.shared.acquire_phase(&mut object.released, me);
     Ok(Some(Answer::Complete(Some(synced))))
-}
-
-/// What came with complete phases is there from now on.
-fn settle(machine: &mut Machine<'_>, offset: u64) -> Result<(), Box<Trouble>> {
-    let object = machine.mbarriers.find(offset)?;
-    let phase = object.phase;
-    let landed = std::mem::take(&mut object.landed);
-    let mut released = std::mem::take(&mut object.released);
-    machine.changes += u64::from(!landed.is_empty());
-    for arrival in landed {
-        land(machine, arrival, &mut released)?;
-    }
-    if machine.cluster.is_several() {
-        // Whoever arrived from afar has been waited for.
-        machine.shared.forget_distant(offset as usize, BYTES);
-    }
-    copy::arrived(machine, offset, phase, &mut released)?;
-    machine.mbarriers.find(offset)?.released = released;
-    Ok(())
 }
 
 impl Object {

@@ -8,9 +8,10 @@ use super::cluster;
 use super::lane::lanes_where;
 use super::machine::{Machine, Trouble};
 use super::step::Laned;
-use super::warp::{Warp, lanes};
+use super::warp::{FULL, Warp, lanes};
 use crate::fault::{FaultKind, RaceKind};
 use crate::memory::marks;
+use crate::module::Owner;
 use crate::program::{Access, Class, Scope};
 use crate::race::Act;
 use crate::shared::{Touch, Toucher};
@@ -279,6 +280,27 @@ fn scatter_global<const CHECKS: bool, const BYTES: usize>(
     0
 }
 
+/// Whether each lane's bytes lie behind those of the lane before.
+#[inline(always)]
+fn rising(mask: u32, addresses: &[u64; 32], bytes: u64) -> bool {
+    let behind = |last: u64, next: u64| next >= last.saturating_add(bytes);
+    if mask == FULL {
+        // Without branches, so that lanes become vectors.
+        let mut all = true;
+        for l in 1..32 {
+            all &= behind(addresses[l - 1], addresses[l]);
+        }
+        return all;
+    }
+    let mut last = None;
+    let mut all = true;
+    for l in lanes(mask) {
+        all &= last.is_none_or(|last| behind(last, addresses[l]));
+        last = Some(addresses[l]);
+    }
+    all
+}
+
 /// A lane whose bytes overlap an earlier lane's with another value.
 #[inline(always)]
 fn collision<const BYTES: usize>(
@@ -286,14 +308,7 @@ fn collision<const BYTES: usize>(
     addresses: &[u64; 32],
     buffer: &[[u8; BYTES]; 32],
 ) -> Option<(u32, u64)> {
-    let mut last = None;
-    let mut rising = true;
-    for l in lanes(mask) {
-        rising &=
-            last.is_none_or(|previous: u64| addresses[l] >= previous.saturating_add(BYTES as u64));
-        last = Some(addresses[l]);
-    }
-    if rising || apart(mask, addresses, buffer) {
+    if rising(mask, addresses, BYTES as u64) || apart(mask, addresses, buffer) {
         return None;
     }
     clash(mask, addresses, buffer.as_flattened(), BYTES)
@@ -427,14 +442,11 @@ fn write_other<const CHECKS: bool>(
             return Err(machine.out_of_bounds(space, offset, bytes, true));
         }
         Target::Data(offset) => {
-            let end = offset.saturating_add(len as u64);
-            if end > machine.data.len() as u64 {
+            let Some(range) = machine.module.owned(offset, len) else {
                 return Err(machine.out_of_bounds(space, offset, bytes, true));
-            }
-            let range = offset as usize..end as usize;
-            if !machine.module.writable[range.clone()].iter().all(|w| *w) {
-                let at = (offset..end).find(|at| !machine.module.writable[*at as usize]);
-                let variable = at.and_then(|at| machine.variable_place(at));
+            };
+            if machine.module.owners[range.clone()].contains(&Owner::Const) {
+                let variable = machine.variable_place(offset);
                 return Err(FaultKind::ConstWrite { offset, variable }.into());
             }
             if CHECKS && machine.races.on {

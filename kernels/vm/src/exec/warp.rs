@@ -113,15 +113,22 @@ impl Warp {
     }
 
     /// Merges ready fragments at equal places and takes out the one to run.
-    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    #[inline(always)]
     pub fn pick(&mut self) -> Option<Fragment> {
         let after = self.yielding.take();
-        if let [only] = *self.fragments
-            && only.state == State::Ready
-        {
+        if let [only] = *self.fragments {
+            if only.state != State::Ready {
+                return None;
+            }
             self.fragments.clear();
             return Some(only);
         }
+        self.pick_among(after)
+    }
+
+    #[cfg_attr(feature = "libfuzzer", inline(always))]
+    #[cfg_attr(not(feature = "libfuzzer"), inline(never))]
+    fn pick_among(&mut self, after: Option<u32>) -> Option<Fragment> {
         let mut best: Option<usize> = None;
         for (i, fragment) in self.fragments.iter().enumerate() {
             if fragment.state != State::Ready {

@@ -10,6 +10,7 @@ mod cluster;
 mod compare;
 mod control;
 pub(crate) mod convert;
+mod data;
 mod flatten;
 mod float;
 mod fold;
@@ -31,20 +32,21 @@ mod visit_rare;
 mod warp;
 mod warpgroup;
 
-use crate::module::{Entry, Parameter, ParameterType, Placed};
+use crate::module::{Entry, Owner, Parameter, ParameterType, Placed};
 use crate::parse_error::{ParseError, ParseErrorKind};
 use crate::program::{
     Access, Atomic, Barrier, Class, Instr, Matrix, Op, Place, Pure, Reg, SharedArray, Shuffle,
     Slot, Special, Table, Vote,
 };
 use crate::rare::Rare;
-use crate::syntax::{Function, Initial, Instruction, Space, Statement, Tree, Variable};
+use crate::syntax::{Function, Instruction, Space, Statement, Tree, Variable};
+use data::{Data, LARGEST_VARIABLE_BYTES};
 use std::collections::HashMap;
 
 pub(crate) struct Lowered {
     pub entries: Vec<Entry>,
     pub data: Vec<u8>,
-    pub writable: Vec<bool>,
+    pub owners: Vec<Owner>,
     pub variables: Vec<Placed>,
 }
 
@@ -174,12 +176,8 @@ struct Stack {
     top: u32,
 }
 
-/// Beyond any device's local or shared memory.
-const LARGEST_VARIABLE_BYTES: u64 = 1 << 24;
 /// Variables of one space in one kernel.
 const LARGEST_SPACE_BYTES: u32 = 1 << 26;
-/// `.global` and `.const` variables of a module; each launch begins with a copy.
-const LARGEST_DATA_BYTES: u64 = 1 << 28;
 /// Parameters of a kernel, some times what a device takes.
 const LARGEST_PARAMETERS_BYTES: u64 = 1 << 16;
 /// Operations of a kernel.
@@ -189,91 +187,27 @@ const MOST_OF_A_KIND: usize = 60_000;
 /// Statements of a module, those of called functions at each call.
 const MOST_STATEMENTS: u64 = 1 << 22;
 
-/// Bytes kept free behind every shared array, so that running over its end is seen.
+/// Bytes kept free behind every variable of shared, global or constant memory, so that running over
+/// its end is seen. No access is wider.
 const REDZONE_BYTES: u32 = 32;
 
 /// Lowers every kernel of a module; operations are left as they stand unless `simplified`.
 pub(crate) fn lower(tree: &Tree<'_>, simplified: bool) -> Result<Lowered, ParseError> {
-    let mut data = Vec::new();
-    let mut writable = Vec::new();
-    let mut addresses = HashMap::new();
-    let mut pointers = Vec::new();
-    let mut variables = Vec::new();
-    let other = |v: &&Variable<'_>| !matches!(v.space, Space::Global | Space::Const);
-    let large = |v: &&Variable<'_>| v.size_bytes() > LARGEST_VARIABLE_BYTES;
-    if let Some(variable) = tree.variables.iter().filter(other).find(large) {
-        return Err(too_large("bytes in one variable", variable.line));
-    }
-    // Constants lie behind the rest, so that an address tells them apart.
-    let of = |space| tree.variables.iter().filter(move |v| v.space == space);
-    let mut constants = None;
-    for variable in of(Space::Global).chain(of(Space::Const)) {
-        let align = variable.align_bytes.max(1) as usize;
-        data.resize(data.len().next_multiple_of(align), 0);
-        let start = data.len();
-        if variable.space == Space::Const {
-            constants.get_or_insert(start as u64);
-        }
-        if variable.size_bytes() > LARGEST_DATA_BYTES - (start as u64).min(LARGEST_DATA_BYTES) {
-            return Err(too_large("bytes of module variables", variable.line));
-        }
-        let size = variable.size_bytes() as usize;
-        addresses.insert(variable.name, start as u64);
-        variables.push(Placed {
-            name: variable.name.to_owned(),
-            is_const: variable.space == Space::Const,
-            start: start as u64,
-            len_bytes: size as u64,
-        });
-        data.resize(start + size, 0);
-        writable.resize(start, false);
-        writable.resize(start + size, variable.space == Space::Global);
-        let element = if variable.count.is_some() || variable.initial.len() <= 1 {
-            variable.element_bytes as usize
-        } else {
-            variable.element_bytes as usize / variable.initial.len()
-        };
-        for (i, initial) in variable.initial.iter().enumerate() {
-            let at = start + i * element;
-            if at + element > start + size {
-                return Err(too_large("initial values for their variable", variable.line));
-            }
-            match initial {
-                Initial::Bits(bits) => {
-                    let len = element.min(8);
-                    data[at..at + len].copy_from_slice(&bits.to_le_bytes()[..len]);
-                }
-                Initial::Address(name, offset) => {
-                    pointers.push((at, *name, *offset, variable.line));
-                }
-            }
-        }
-    }
-    for (at, name, offset, line) in pointers {
-        let variable = addresses.get(name).map(|at| crate::space::DATA_BASE.wrapping_add(*at));
-        let target = variable.or_else(|| calls::function_address(tree, name));
-        let Some(target) = target else {
-            return Err(ParseError { line, what: ParseErrorKind::UnknownName(name.to_owned()) });
-        };
-        if at + 8 <= data.len() {
-            let address = target.wrapping_add(offset as u64);
-            data[at..at + 8].copy_from_slice(&address.to_le_bytes());
-        }
-    }
-    writable.resize(data.len(), false);
+    let data = Data::of(tree)?;
     let watched = touches::asynchronous(tree);
     let allocates = touches::any(tree, |ins| ins.opcode.starts_with("alloca"));
     let mut entries = Vec::new();
     let mut statements = 0;
     for function in tree.functions.iter().filter(|f| f.is_entry) {
-        let constants = constants.unwrap_or(data.len() as u64);
-        let fresh = Lowering::new(tree, &addresses);
+        let constants = data.constants;
+        let fresh = Lowering::new(tree, &data.addresses);
         let lowering = Lowering { simplified, statements, watched, constants, allocates, ..fresh };
         let (entry, lowered) = lowering.entry(function)?;
         entries.push(entry);
         statements = lowered;
     }
-    Ok(Lowered { entries, data, writable, variables })
+    let Data { bytes, owners, variables, .. } = data;
+    Ok(Lowered { entries, data: bytes, owners, variables })
 }
 
 pub(crate) fn too_large(what: &'static str, line: u32) -> ParseError {

@@ -226,7 +226,28 @@ impl Races {
         if BYTES < 4 {
             return self.part::<STORE>(shadow, at, BYTES, mine);
         }
+        if BYTES == 4 && self.cell::<STORE>(shadow, at / 4, mine) {
+            return true;
+        }
         self.line::<STORE>(shadow, at / 4..(at + BYTES) / 4, mine, &[0; 256])
+    }
+
+    /// Records an access to a cell of a line that is the warp's alone and has no records as a whole;
+    /// false asks for [`Races::line`], which does the same.
+    #[inline(always)]
+    fn cell<const STORE: bool>(&self, shadow: &mut Shadow, cell: usize, mine: u32) -> bool {
+        let foreign = self.foreign();
+        let records = if STORE { &mut shadow.writers } else { &mut shadow.readers };
+        let (Some(line), Some(record)) = (shadow.lines.get_mut(cell / LINE), records.get_mut(cell))
+        else {
+            return false;
+        };
+        let whole = foreign.current(line.writer) | foreign.current(line.reader);
+        if whole || foreign.holds(line.owner) || self.rival(line.owner, mine) {
+            return false;
+        }
+        (line.owner, *record) = (mine, mine);
+        true
     }
 
     /// Whether no other block has touched a cell, nor another warp since the block's warps last met.

@@ -1,12 +1,12 @@
 //! Accesses of many lanes at once, wherever they lie: checked lane after lane with as few branches
 //! as the rules allow. They judge and record as the same accesses one by one do, or refuse.
+//! Loops over lanes are written out: closures of iterators are not compiled for the wide build.
 
 use super::record::{
     ATOMIC, EPOCH_SHIFT, Four, SPLIT, THREAD_SHIFT, against, foreign, joined, joined_by_two,
     judged, merged, record,
 };
 use super::{INIT, Shared, Touch, Toucher, UNINIT};
-use crate::exec::warp::lanes;
 
 impl Shared {
     /// Atomic updates of words by the lanes of a mask, in order, as long as nothing stands against
@@ -37,8 +37,9 @@ impl Shared {
         ) else {
             return mask;
         };
-        for l in lanes(mask) {
-            let left = mask & (u32::MAX << l);
+        let mut left = mask;
+        while left != 0 {
+            let l = left.trailing_zeros() as usize & 31;
             let at = address(l);
             let cell = (at / 4) as usize;
             if !at.is_multiple_of(4) || cell >= cells || state[cell] != [INIT; 4] {
@@ -68,6 +69,7 @@ impl Shared {
             let old = u32::from_le_bytes(words[cell]);
             words[cell] = f(old, l).to_le_bytes();
             before[l] = old;
+            left &= left - 1;
         }
         0
     }
@@ -124,8 +126,10 @@ impl Shared {
         ) else {
             return false;
         };
-        // A loop: closures of iterators are not compiled with it.
-        for l in lanes(mask) {
+        let mut left = mask;
+        while left != 0 {
+            let l = left.trailing_zeros() as usize & 31;
+            left &= left - 1;
             let piece = (addresses[l] / BYTES as u64) as usize;
             if !addresses[l].is_multiple_of(BYTES as u64) || piece >= pieces {
                 return false;
@@ -215,8 +219,9 @@ impl Shared {
         ) else {
             return mask;
         };
-        for l in lanes(mask) {
-            let left = mask & (u32::MAX << l);
+        let mut left = mask;
+        while left != 0 {
+            let l = left.trailing_zeros() as usize & 31;
             let place = (addresses[l] / BYTES as u64) as usize;
             if !addresses[l].is_multiple_of(BYTES as u64) || place >= places {
                 return left;
@@ -242,6 +247,7 @@ impl Shared {
             if ARRIVED {
                 data[place] = pieces[l];
             }
+            left &= left - 1;
         }
         0
     }

@@ -1,8 +1,9 @@
 //! Order by the phases of mbarriers: what a thread did before it arrived at a phase is ordered
 //! before what another does after its successful test of that phase, and nothing else is.
-//! Threads of a warp count as one, so that an arrival or a test of one lane speaks for all: races
-//! can be missed, none is invented. Of clusters of several blocks and kernels without mbarriers
-//! nothing is kept.
+//! A test is the lane's that makes it: other lanes of its warp have learnt what it did from the next
+//! `bar.warp.sync` with it on, or once every lane has made a test since. An arrival speaks for its
+//! whole warp, as do the records that are compared: races can be missed so, none is invented. Of
+//! clusters of several blocks and kernels without mbarriers nothing is kept.
 //!
 //! Invariant: clocks are those of the warps in this epoch; whatever ends the epoch orders all.
 
@@ -47,13 +48,21 @@ impl Released {
     }
 }
 
-/// A merge that has just been made: it is made again for the next cell, as a rule.
+/// What some lanes of a warp have learnt by tests, and the others have not.
 #[derive(Clone, Copy, Default)]
+struct Ahead {
+    lanes: u32,
+    clocks: Clocks,
+}
+
+/// A merge that has just been made: it is made again for the next cell, as a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Last {
     /// Whom the old record named.
     old: Option<(Option<usize>, u32)>,
     warp: usize,
     clock: u32,
+    ahead: bool,
     version: u64,
     /// Nothing where only I am left.
     set: Option<u32>,
@@ -65,8 +74,9 @@ pub(super) struct Phases {
     pub on: bool,
     /// Grows with each epoch of any block.
     age: u64,
-    /// What each warp knows of the others.
+    /// What all lanes of each warp know of the others.
     known: Vec<Clocks>,
+    ahead: Vec<Ahead>,
     /// Grows whenever a warp learns.
     version: u64,
     /// The accesses that a record stands for: of each warp, one more than the clock of its last.
@@ -88,16 +98,48 @@ impl Phases {
     #[inline(never)]
     fn clear(&mut self) {
         self.known.clear();
+        self.ahead.clear();
         if self.on {
             self.known.resize(WARPS, [0; WARPS]);
+            self.ahead.resize(WARPS, Ahead::default());
         }
         self.sets.clear();
         self.numbers.clear();
         self.version += 1;
     }
 
-    fn known(&self, warp: usize) -> &Clocks {
-        self.known.get(warp).unwrap_or(&[0; WARPS])
+    /// What a thread's warp has learnt ahead of others, if it is one that has.
+    fn ahead(&self, me: Toucher) -> Option<&Clocks> {
+        let Ahead { lanes, clocks } = self.ahead.get(me.thread as usize / 32 % WARPS)?;
+        (lanes >> (me.thread % 32) & 1 != 0).then_some(clocks)
+    }
+
+    /// What a thread knows of the other warps.
+    fn known(&self, me: Toucher) -> Clocks {
+        let warp = me.thread as usize / 32 % WARPS;
+        let mut known = self.known.get(warp).copied().unwrap_or_default();
+        if let Some(more) = self.ahead(me) {
+            join(&mut known, more);
+        }
+        known
+    }
+
+    /// Lanes of a warp meet: what one of them has learnt all have. `alive`: the warp's lanes.
+    fn pass_on(&mut self, warp: u32, lanes: u32, alive: u32) {
+        let warp = warp as usize % WARPS;
+        let (Some(ahead), Some(known)) = (self.ahead.get_mut(warp), self.known.get_mut(warp))
+        else {
+            return;
+        };
+        if ahead.lanes & lanes == 0 {
+            return;
+        }
+        ahead.lanes |= lanes;
+        if alive & !ahead.lanes == 0 {
+            join(known, &ahead.clocks);
+            *ahead = Ahead::default();
+        }
+        self.version += 1;
     }
 
     /// Whether the accesses of a record of this epoch come before mine by phases of mbarriers.
@@ -109,13 +151,13 @@ impl Phases {
     #[inline(never)]
     fn precedes(&self, old: u64, me: Toucher) -> bool {
         let mine = me.thread as usize / 32 % WARPS;
-        let known = self.known(mine);
+        let known = self.known(me);
         match named(old) {
             Named::Nobody => false,
             Named::Warp(warp, clock) if warp == mine => clock < me.synced,
             Named::Warp(warp, clock) => clock < known[warp].into(),
             Named::Set(set) => match self.set(set) {
-                Some(clocks) => covers(known, clocks, mine),
+                Some(clocks) => covers(&known, clocks, mine),
                 None => false,
             },
         }
@@ -136,13 +178,12 @@ impl Phases {
             Named::Set(set) => (None, set),
             Named::Warp(warp, clock) => (Some(warp), clock),
         };
-        let Last { version, .. } = self.last;
-        let known =
-            self.last.old == Some(key) && (self.last.warp, self.last.clock) == (warp, me.clock);
-        if !known || version != self.version {
-            let set = if self.precedes(old, me) { None } else { self.with(key, warp, me.clock) };
-            let (old, clock, version) = (Some(key), me.clock, self.version);
-            self.last = Last { old, warp, clock, version, set };
+        let ahead = self.ahead(me).is_some();
+        let (version, clock) = (self.version, me.clock);
+        let now = Last { old: Some(key), warp, clock, ahead, version, set: self.last.set };
+        if now != self.last {
+            let set = if self.precedes(old, me) { None } else { self.with(key, warp, clock) };
+            self.last = Last { set, ..now };
         }
         match self.last.set {
             None => mine,
@@ -194,22 +235,31 @@ impl Shared {
         if self.phases.on {
             let warp = me.thread as usize / 32 % WARPS;
             to.renew(self.phases.age);
-            join(&mut to.arriving, self.phases.known(warp));
+            join(&mut to.arriving, &self.phases.known(me));
             to.arriving[warp] = to.arriving[warp].max(me.clock as u16 + 1);
         }
     }
 
-    /// A warp has seen a phase complete. Returns the clock before which its own accesses are
+    /// A thread has seen a phase complete. Returns the clock before which its warp's own accesses are
     /// ordered.
-    pub fn acquire_phase(&mut self, from: &mut Released, warp: u32) -> u32 {
+    pub fn acquire_phase(&mut self, from: &mut Released, me: Toucher) -> u32 {
         self.meetings += 1;
-        let warp = warp as usize % WARPS;
+        let warp = me.thread as usize / 32 % WARPS;
         from.renew(self.phases.age);
-        if let Some(known) = self.phases.known.get_mut(warp) {
-            join(known, &from.complete);
+        if let Some(ahead) = self.phases.ahead.get_mut(warp) {
+            ahead.lanes |= 1 << (me.thread % 32);
+            join(&mut ahead.clocks, &from.complete);
             self.phases.version += 1;
         }
         from.complete[warp].into()
+    }
+
+    /// Lanes of a warp meet, or have made the same test: what one of them has learnt all have. `alive`:
+    /// the warp's lanes.
+    pub fn pass_on(&mut self, warp: u32, lanes: u32, alive: u32) {
+        if self.phases.on {
+            self.phases.pass_on(warp, lanes, alive);
+        }
     }
 
     /// A warp waits for what another did asynchronously.

@@ -174,6 +174,9 @@ pub(super) fn joined(old: u64, mine: u64) -> u64 {
     } else if apart & !(KINDS | LANES) == 0 && old & KINDS != MANY {
         // Another lane of this very instruction.
         mine + (WARP - THREAD)
+    } else if old & KINDS == MANY {
+        // One more of many, who are strong only while all are.
+        (mine & !(!old & ATOMIC)) + (MANY - THREAD)
     } else {
         merged(old, mine)
     }

@@ -1,6 +1,8 @@
 //! The kernels the machine is measured and tested on: inputs, launches and plain references.
 #![allow(dead_code)]
 
+pub mod block;
+pub mod boxes;
 pub mod drawn;
 
 use ptx_vm::{
