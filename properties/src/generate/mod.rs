@@ -6,7 +6,6 @@ mod complete;
 mod contents;
 mod layouts;
 mod plan;
-mod rare;
 mod structure;
 
 pub use complete::{complete, first_scalar};
@@ -62,8 +61,7 @@ const FEW_PLACES: i64 = 64;
 /// As rare as one gets.
 const RAREST_FIXTURE: i64 = 64;
 
-/// Draws a case: one in eight completes a fixture, large ones less often; a few of the others have a word
-/// that is rarely available; the rest is free.
+/// Draws a case: one in eight completes a fixture, large ones less often; the others are free.
 pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discard> {
     let path = Path::new("fixture");
     let fixtures = &subject.contract.fixtures;
@@ -76,8 +74,7 @@ pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discar
             fixture = None;
         }
     }
-    let narrowed = if fixture.is_none() { rare::narrowed(subject.contract, choices) } else { None };
-    let case = assemble(subject.contract, fixture.or(narrowed.as_ref()), false, choices)?;
+    let case = assemble(subject.contract, fixture, false, choices)?;
     let examine = Examine::draw(subject.contract, choices);
     Ok(Draw::of(case, examine))
 }

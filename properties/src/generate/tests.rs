@@ -365,7 +365,7 @@ fn seeds_are_frozen() {
     }
     let frozen = vec![
         ("gdn_decode", 13794740953732531856),
-        ("gdn_chunk", 0),
+        ("gdn_chunk", 2055171239983194099),
         ("gdn_verify", 9123707956405429474),
         ("gdn_write_on_accept", 13722333871910433659),
         ("gdn_gates", 16516713144934136020),
