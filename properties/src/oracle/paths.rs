@@ -114,19 +114,21 @@ mod tests {
         found.expect("the conditions have values").map(|found| found.clause)
     }
 
-    /// No plan forsakes a path of its contract; and each is promised for a fair share of what is drawn,
-    /// of entries that are named as it says: turned around it is forsaken.
+    /// No plan forsakes a path of its contract; and each is promised for some of what is drawn, of entries
+    /// that are named as it says: turned around it is forsaken.
     #[test]
     fn every_path_is_kept_and_forsaken_when_turned_around() {
         const CASES: u64 = 600;
+        /// Draws among which the rarest is promised.
+        const DRAWS: u64 = 20_000;
         let mut paths = 0;
         for subject in known_subjects() {
             for name in subject.contract.paths.keys() {
                 let kept = (0..CASES).find_map(|seed| forsakes(subject, seed));
                 assert_eq!(kept, None, "{}", subject.name());
                 let turned = turned(subject, name);
-                let broken = (0..CASES).filter_map(|seed| forsakes(&turned, seed)).count();
-                assert!(broken >= 10, "{}: paths.{name} {broken} times", subject.name());
+                let broken = (0..DRAWS).find_map(|seed| forsakes(&turned, seed));
+                assert_eq!(broken, Some(format!("paths.{name}")), "{}", subject.name());
                 paths += 1;
             }
         }
