@@ -34,7 +34,8 @@ impl CaseError {
         }
     }
 
-    pub(crate) fn expression(path: String, expr: &Expr, error: &ExprError) -> CaseError {
+    /// An expression of the contract that has no value for the case.
+    pub fn expression(path: String, expr: &Expr, error: &ExprError) -> CaseError {
         CaseError::new(
             path,
             format!("`{expr}` has no value: {error}"),

@@ -66,7 +66,7 @@ fn check_names(contract: &Contract) -> Checked {
     ensure(contract.version >= 1, "version", "versions count from 1", "write 1 or more")?;
     check_name("contract", &contract.contract)?;
     let mut taken = HashSet::new();
-    let sections: [(&str, Vec<&String>); 13] = [
+    let sections: [(&str, Vec<&String>); 14] = [
         ("dtypes", contract.dtypes.keys().collect()),
         ("options", contract.options.keys().collect()),
         ("variants", contract.variants.keys().collect()),
@@ -78,6 +78,7 @@ fn check_names(contract: &Contract) -> Checked {
         ("tensors", contract.tensors.keys().collect()),
         ("joint", contract.joint.keys().collect()),
         ("relations", contract.relations.keys().collect()),
+        ("paths", contract.paths.keys().collect()),
         ("fixtures", contract.fixtures.keys().collect()),
         ("mutants", contract.mutants.keys().collect()),
     ];

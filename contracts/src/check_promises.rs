@@ -13,8 +13,8 @@ use crate::clause::{
 };
 use crate::expr::Expr;
 use crate::format::{
-    Access, By, Contract, Copies, Fixture, Joint, LayoutKind, Named, Rejection, Relation, Tensor,
-    Tolerance,
+    Access, By, Contract, Copies, Fixture, Joint, LayoutKind, Named, Path, Rejection, Relation,
+    Tensor, Tolerance,
 };
 use crate::load::suggestion;
 use crate::names::{Kind, Visible, expect, words_of};
@@ -32,6 +32,9 @@ pub(crate) fn check(contract: &Contract) -> Checked {
     check_nan(contract)?;
     for (name, relation) in &contract.relations {
         check_relation(contract, &format!("relations.{name}"), relation)?;
+    }
+    for (name, path) in &contract.paths {
+        check_path(contract, &format!("paths.{name}"), path)?;
     }
     for (name, rejection) in &contract.rejects {
         check_name(&format!("rejects.{name}"), name)?;
@@ -388,6 +391,25 @@ fn check_copies(contract: &Contract, path: &str, copies: &Copies) -> Checked {
         "the two outputs are not slots and rows of one type and shape",
         "name an output in the list's pool and one over the list's axis",
     )
+}
+
+fn check_path(contract: &Contract, path: &str, taken: &Path) -> Checked {
+    one_form(path, &taken.forms())?;
+    let word = taken.word().unwrap_or_default();
+    let plain = !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric());
+    let what = format!("`{word}` is no word of an entry's name");
+    ensure(plain, path, &what, "write letters and digits, what stands between two `_`")?;
+    condition(contract, path, taken.when.as_ref())?;
+    if let Some(sizes) = &taken.sizes {
+        let path = format!("{path}.where");
+        expect(contract, sizes, Visible::Structure, Kind::Bool).map_err(at(&path))?;
+    }
+    for (tensor, elements) in &taken.pieces {
+        let path = format!("{path}.pieces.{tensor}");
+        check_tensor_name(contract, &path, tensor)?;
+        expect(contract, elements, Visible::Structure, Kind::Int).map_err(at(&path))?;
+    }
+    Ok(())
 }
 
 fn check_rejection(contract: &Contract, path: &str, rejection: &Rejection) -> Checked {

@@ -53,6 +53,8 @@ pub enum ClauseKind {
     },
     /// `relations.<name>`.
     Relation(String),
+    /// `paths.<name>`.
+    Path(String),
     /// `requires.<name>`.
     Requires(String),
     /// `rejects.<name>`.
@@ -154,6 +156,9 @@ impl Clause {
             ClauseKind::Relation(name) => {
                 (None, contract.relations.get(name).and_then(|r| r.when.as_ref()))
             }
+            ClauseKind::Path(name) => {
+                (None, contract.paths.get(name).and_then(|path| path.when.as_ref()))
+            }
             _ => return true,
         };
         let tensor = tensor.and_then(|name| contract.tensors.get(name));
@@ -209,6 +214,9 @@ pub fn clauses(contract: &Contract) -> Vec<Clause> {
     }
     for name in contract.relations.keys() {
         add(format!("relations.{name}"), ClauseKind::Relation(name.clone()), Need::Nothing);
+    }
+    for name in contract.paths.keys() {
+        add(format!("paths.{name}"), ClauseKind::Path(name.clone()), Need::Nothing);
     }
     for name in contract.requires.keys() {
         add(format!("requires.{name}"), ClauseKind::Requires(name.clone()), Need::Nothing);

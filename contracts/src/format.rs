@@ -6,7 +6,7 @@ mod values;
 
 pub use promises::{
     Bound, Carried, Copies, Detected, Drift, Empty, Equals, Heads, NanPolicy, OverAxis, Overflow,
-    Reach, Recall, Rejection, Relation, Same, Scaled, Split, Term, Tolerance,
+    Path, Reach, Recall, Rejection, Relation, Same, Scaled, Split, Term, Tolerance,
 };
 pub use values::{
     Domain, GateClass, Joint, LogDecay, Number, PlantPlace, RawGates, TiePlace, Values,
@@ -74,6 +74,9 @@ pub struct Contract {
     /// Promises about two runs.
     #[serde(default)]
     pub relations: Named<Relation>,
+    /// Launches that a plan must choose, or must not, wherever the call allows it.
+    #[serde(default)]
+    pub paths: Named<Path>,
     /// Calls that must be refused with a typed error and untouched memory.
     #[serde(default)]
     pub rejects: Named<Rejection>,

@@ -99,11 +99,12 @@ fn same_names<'a, T>(
     for name in declared.clone() {
         count += 1;
         if !decided.contains_key(name) {
-            return Err(error(
-                format!("{section}.{name}"),
-                "it is undecided",
-                format!("add `{name}:` to {section}"),
-            ));
+            let stray = decided.keys().find(|known| !declared.clone().any(|one| one == *known));
+            let path = format!("{section}.{name}");
+            return Err(match stray {
+                None => error(path, "it is undecided", format!("add `{name}:` to {section}")),
+                Some(stray) => renamed(section, name, stray),
+            });
         }
     }
     if decided.len() == count {
@@ -116,6 +117,18 @@ fn same_names<'a, T>(
             Err(error(format!("{section}.{name}"), format!("the contract has no `{name}`"), remedy))
         }
     }
+}
+
+/// A decision is missing, and another is there that the contract has not.
+fn renamed(section: &str, name: &str, stray: &str) -> CaseError {
+    error(
+        format!("{section}.{name}"),
+        format!("it is undecided, and the contract has no `{stray}`"),
+        format!(
+            "write `{name}` for `{stray}`; where the contract renamed it, a new version whose history says \
+             renamed: {{{section}.{stray}: {section}.{name}}} reads older cases so"
+        ),
+    )
 }
 
 fn check_choices(contract: &Contract, case: &Case) -> Checked {

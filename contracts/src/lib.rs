@@ -62,6 +62,7 @@
 //! | `tolerance` | `tensor: {class: {when?, bits: {} or bound: {…}}}` |
 //! | `drift` | `tensor: {class: {when?, axes, times, of, plus}}` |
 //! | `relations` | `name: {one relation, when?, compare: bits or bound}` |
+//! | `paths` | `name: {takes or never: word, when?, where?, pieces?: {tensor: elements}}`: which entries a plan must choose; see [paths](#paths) |
 //! | `rejects` | `name: {one edit, error, detected?}` |
 //! | `fixtures`, `production` | named partial assignments of `dims`, `lists`, `dtypes`, `options`, `variants`, `layout`, `values`, `joint`; the rest is drawn. Fixtures always run; production shapes only on a GPU |
 //! | `mutants` | `id: {killed_by: clause or prefix, with?: fixture, equivalent?: reason}`; an equivalent one need not be caught |
@@ -103,7 +104,9 @@
 //!   adapter, set?}` (another contract through an adapter in Rust; `set`: words of its options and
 //!   variants that this contract lacks, the first otherwise); `append_dead: {axis}` (dead elements after
 //!   every row change nothing); `same: {set}` (the same tensors under other words of options or variants
-//!   leave the same in every output both runs write); `copies: {of, into, by}` (row n of `into` is the
+//!   leave the same in every output both runs write, under `bits` too but for NaN that is in one of them alone
+//!   and within the `nan.reach` of its tensor: another word may be another kernel, and the policy leaves it
+//!   open to each); `copies: {of, into, by}` (row n of `into` is the
 //!   slot of `of` that the list `by` names, in one run); `permute: {axis}` (another order of the indices,
 //!   or of a pool's places, gives the same in that order); `steps: {list, carry}` (one row of each segment
 //!   a run); `heads: {of, with}` (each key head with its share of the value heads alone); `scale: {tensors,
@@ -114,6 +117,22 @@
 //!   plan` (the default) is found from the arguments; `status` in a device word the kernel writes;
 //!   `caller` is an obligation that is never generated.
 //! * **House rules**: see [`HOUSE_RULES`].
+//!
+//! # Paths
+//!
+//! Where a launch function chooses between entries that are all right, say one that loads four elements at
+//! once and one that takes any alignment, no result shows that the better one is never chosen.
+//!
+//! ```yaml
+//! paths:
+//!   vectors: {takes: fours, when: "io == f32", where: "D % 4 == 0", pieces: {x: 4, y: "16 / bytes(io)"}}
+//!   no_tail: {never: single, where: "D % 4 == 0", pieces: {x: 4}}
+//! ```
+//!
+//! `takes`: some launch of the plan has an entry with this word between two `_` of its name; `never`: none
+//! has. Promised under the choices `when` names, for the sizes `where` names, where every row of the tensors
+//! in `pieces`, an index of its first axis, begins on a multiple of so many elements (an absent one asks nothing),
+//! and not of a plan that launches nothing. A choice that is an argument of one entry is not seen.
 //!
 //! # Protocols
 //!

@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 pub(crate) const DECISIONS: [&str; 8] =
     ["dtypes", "options", "variants", "dims", "lists", "scalars", "stores", "tensors"];
 /// Sections of a contract whose entries are clauses.
-pub(crate) const CLAUSES: [&str; 6] =
-    ["tolerance", "drift", "nan", "relations", "rejects", "requires"];
+pub(crate) const CLAUSES: [&str; 7] =
+    ["tolerance", "drift", "nan", "relations", "paths", "rejects", "requires"];
 /// Clauses that are named after a tensor.
 const OF_TENSORS: [&str; 3] = ["tolerance", "drift", "nan"];
 

@@ -189,6 +189,12 @@ fn broken_texts_are_refused_in_words() {
         ("R: 7", "R: 7, Q: 1", "case.yaml:5: dims.Q: the contract has no `Q`"),
         ("R: 7, ", "", "case.yaml:5: dims.R: it is undecided; add `R:` to dims"),
         (
+            "R: 7",
+            "rows: 7",
+            "case.yaml:5: dims.R: it is undecided, and the contract has no `rows`; write `R` for `rows`; where the \
+             contract renamed it, a new version whose history says renamed: {dims.rows: dims.R} reads older cases so",
+        ),
+        (
             "id: [6, -1]",
             "id: [5, -1]",
             "case.yaml:11: tensors.ids: stored [6, -1], but its list gives [5, -1]",

@@ -37,6 +37,8 @@ tolerance:
   s: {all: {bits: {}}}
 relations:
   alone: {alone: {axis: N}, compare: bits}
+paths:
+  vectors: {takes: fours, when: \"io == f32\", where: \"D % 16 == 0\", pieces: {x: 4}}
 rejects:
   wide_x: {set_dtype: {x: f16}, error: dtype}
 fixtures:
@@ -152,6 +154,43 @@ fn names_must_resolve() {
 }
 
 #[test]
+fn a_path_names_one_word_of_an_entry_and_what_the_contract_has() {
+    refused(
+        "{takes: fours,",
+        "{takes: fours, never: single,",
+        "bad.yaml:36: paths.vectors: takes and never exclude each other; keep exactly one of takes, never",
+    );
+    refused(
+        "{takes: fours,",
+        "{",
+        "bad.yaml:36: paths.vectors: no form is written; write exactly one of takes, never",
+    );
+    refused(
+        "{takes: fours,",
+        "{takes: in_fours,",
+        "bad.yaml:36: paths.vectors: `in_fours` is no word of an entry's name; write letters and digits, what \
+         stands between two `_`",
+    );
+    refused(
+        "when: \"io == f32\", where",
+        "when: \"D == 8\", where",
+        "bad.yaml:36: paths.vectors.when: `D` is a size, and this condition ranges over choices only; use \
+         options, variants and dtype symbols",
+    );
+    refused(
+        "where: \"D % 16 == 0\", pieces",
+        "where: \"D % 16\", pieces",
+        "bad.yaml:36: paths.vectors.where: `D % 16` is an integer, not a condition; write an expression that is a \
+         condition",
+    );
+    refused(
+        "pieces: {x: 4}",
+        "pieces: {z: 4}",
+        "bad.yaml:36: paths.vectors.pieces.z: `z` is no tensor; write one of x, w, cu, s, y",
+    );
+}
+
+#[test]
 fn exactly_one_form_is_written() {
     refused(
         "D: {one_of: [8, 16]}",
@@ -178,7 +217,7 @@ fn exactly_one_form_is_written() {
     refused(
         "{set_dtype: {x: f16}, error: dtype}",
         "{set_dtype: {x: f16, w: f16}, error: dtype}",
-        "bad.yaml:36: rejects.wide_x: 2 edits; write exactly one of set_dtype, set_shape, set_stride, \
+        "bad.yaml:38: rejects.wide_x: 2 edits; write exactly one of set_dtype, set_shape, set_stride, \
          set_dim, with one entry",
     );
 }
@@ -266,8 +305,8 @@ fn promises_mention_what_exists() {
     refused(
         "killed_by: tolerance.y",
         "killed_by: tolerance.z",
-        "bad.yaml:40: mutants.doubled.killed_by: `tolerance.z` is no clause; write one of tolerance.y.narrow, \
-         tolerance.y.exact, tolerance.s.all, nan.y, relations.alone, rejects.wide_x, rejects.auto.dtype.x, \
+        "bad.yaml:42: mutants.doubled.killed_by: `tolerance.z` is no clause; write one of tolerance.y.narrow, \
+         tolerance.y.exact, tolerance.s.all, nan.y, relations.alone, paths.vectors, rejects.wide_x, rejects.auto.dtype.x, \
          rejects.auto.shape.x, rejects.auto.stride.x, rejects.auto.align.x, rejects.auto.dtype.w, \
          rejects.auto.shape.w, rejects.auto.stride.w, rejects.auto.dtype.cu, rejects.auto.shape.cu, \
          rejects.auto.dtype.s, rejects.auto.shape.s, rejects.auto.stride.s, rejects.auto.alias.s, \
@@ -279,17 +318,17 @@ fn promises_mention_what_exists() {
     refused(
         "with: one}",
         "with: two}",
-        "bad.yaml:40: mutants.doubled.with: `two` is no fixture; write one of one",
+        "bad.yaml:42: mutants.doubled.with: `two` is no fixture; write one of one",
     );
     refused(
         "{dims: {N: 1}, lists: {len: [3]}}",
         "{dims: {N: 2}, lists: {len: [3]}}",
-        "bad.yaml:38: fixtures.one.lists.len: 1 elements, but N is 2; make the two agree",
+        "bad.yaml:40: fixtures.one.lists.len: 1 elements, but N is 2; make the two agree",
     );
     refused(
         "{dims: {N: 1}, lists: {len: [3]}}",
         "{dims: {D: 9}}",
-        "bad.yaml:38: fixtures.one.dims.D: 9 is no size of `D`; write one of [8, 16]",
+        "bad.yaml:40: fixtures.one.dims.D: 9 is no size of `D`; write one of [8, 16]",
     );
     refused(
         "reach: {y: row}",
@@ -363,12 +402,12 @@ fn promises_mention_what_exists() {
     refused(
         "{set_dtype: {x: f16}",
         "{set_dtype: {x: bf16}",
-        "bad.yaml:36: rejects.wide_x.set_dtype.x: `x` may be bf16; name a type it must not have",
+        "bad.yaml:38: rejects.wide_x.set_dtype.x: `x` may be bf16; name a type it must not have",
     );
     refused(
         "history: []",
         "except: {racing: no}",
-        "bad.yaml:41: except: `racing` is no house rule; write one of accepts, bounds, initialised, races, barriers, \
+        "bad.yaml:43: except: `racing` is no house rule; write one of accepts, bounds, initialised, races, barriers, \
          budget, read_only, dead_untouched, unread, written, poison_agree, repeat, schedule, guard, capture",
     );
 }
@@ -389,24 +428,24 @@ fn a_history_that_excuses_nothing_is_refused() {
     refused(
         "history: []",
         &entry("tolerance", issue),
-        "bad.yaml:41: history[0].clauses[0]: `tolerance` names no single clause; write it as `assay review` does: \
+        "bad.yaml:43: history[0].clauses[0]: `tolerance` names no single clause; write it as `assay review` does: \
          tolerance.o.bf16, dims.T, regressions.<file>",
     );
     refused(
         "history: []",
         &entry("tolerance.*", issue),
-        "bad.yaml:41: history[0].clauses[0]: `tolerance.*` names no single clause; write it as `assay review` does: \
+        "bad.yaml:43: history[0].clauses[0]: `tolerance.*` names no single clause; write it as `assay review` does: \
          tolerance.o.bf16, dims.T, regressions.<file>",
     );
     refused(
         "history: []",
         &entry("dims.N", "later"),
-        "bad.yaml:41: history[0].link: `later` is no link to an issue; write link: https://…, a weaker clause needs one",
+        "bad.yaml:43: history[0].link: `later` is no link to an issue; write link: https://…, a weaker clause needs one",
     );
     refused(
         "{killed_by: tolerance.y, with: one}",
         "{killed_by: tolerance.y, equivalent: \" \"}",
-        "bad.yaml:40: mutants.doubled.equivalent: no reason is given; say why no case can tell it from the kernel",
+        "bad.yaml:42: mutants.doubled.equivalent: no reason is given; say why no case can tell it from the kernel",
     );
 }
 

@@ -82,7 +82,7 @@ struct Search {
 
 fn search(subject: &Subject, mutant: &Named, seed: u64) -> Result<Search, Box<dyn Error>> {
     let mut backend = VmBackend::new();
-    backend.replace_module(subject.name(), &mutant.ptx)?;
+    backend.replace_module(&mutant.module, &mutant.ptx)?;
     let (mut workspace, mut counters) = (Workspace::new(), Counters::default());
     let started = Clock::start();
     let mut cases = 0;

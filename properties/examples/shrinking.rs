@@ -1,5 +1,5 @@
 //! How small failures get, over planted ones of every contract: the table of properties/SHRINKING.md.
-//! `cargo run --release -p properties --example shrinking [--show] [FAILURES A CONTRACT] > properties/SHRINKING.md`
+//! `cargo run --release -p properties --example shrinking [--show] [FAILURES A CONTRACT] [CONTRACT…] > properties/SHRINKING.md`
 //! With `--show`, the shrunk case of each contract that has the most elements goes to standard error.
 
 use contracts::case_yaml::write_case;
@@ -14,7 +14,6 @@ const EVERY: usize = 4;
 const SEED: u64 = 6;
 
 struct Line {
-    name: &'static str,
     failures: Vec<Planted>,
     /// Shrunk cases tried once more, edits tried, edits that kept the failure.
     again: [usize; 3],
@@ -24,17 +23,26 @@ fn main() -> Result<(), ToolError> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let shows = arguments.iter().any(|argument| argument == "--show");
     let count = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(FAILURES);
+    let is_named = |name: &str| arguments.iter().any(|argument| argument == name);
+    let is_any_named = known_subjects().any(|subject| is_named(subject.name()));
     let mut lines = Vec::new();
+    print_head();
     for subject in known_subjects() {
+        if is_any_named && !is_named(subject.name()) {
+            continue;
+        }
         let (kernels, failures) = planted(subject, count, SEED)?;
         eprintln!("{}: {} failures shrunk", subject.name(), failures.len());
         if shows {
             show(&failures);
         }
         let again = tried_again(&kernels, &failures)?;
-        lines.push(Line { name: subject.name(), failures, again });
+        row(subject.name(), &failures.iter().collect::<Vec<_>>(), again);
+        lines.push(Line { failures, again });
     }
-    print(&lines);
+    let all: Vec<&Planted> = lines.iter().flat_map(|line| &line.failures).collect();
+    let sum = |at: usize| lines.iter().map(|line| line.again[at]).sum();
+    row("**all**", &all, [sum(0), sum(1), sum(2)]);
     Ok(())
 }
 
@@ -62,7 +70,7 @@ fn show(failures: &[Planted]) {
     eprintln!("{}\n{}", shrunk.verdict, write_case(&shrunk.case, subject.contract, None));
 }
 
-fn print(lines: &[Line]) {
+fn print_head() {
     println!("{}", include_str!("shrinking.md").trim_end());
     println!();
     println!(
@@ -70,12 +78,6 @@ fn print(lines: &[Line]) {
          seconds | 90 % at most | unfinished | tried again | edits | that kept it |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
-    for line in lines {
-        row(line.name, &line.failures.iter().collect::<Vec<_>>(), line.again);
-    }
-    let all: Vec<&Planted> = lines.iter().flat_map(|line| &line.failures).collect();
-    let sum = |at: usize| lines.iter().map(|line| line.again[at]).sum();
-    row("**all**", &all, [sum(0), sum(1), sum(2)]);
 }
 
 fn row(name: &str, failures: &[&Planted], again: [usize; 3]) {

@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::examine::Examine;
 use crate::oracle::{
     self, Exercised, Observed, fault_report, first_difference, first_unchanged, first_unwritten,
-    judge,
+    forsaken_path, judge,
 };
 use crate::prepare::{Prepared, fill, prepare};
 use crate::reject::{self, Refusal};
@@ -153,8 +153,8 @@ pub fn failing_clauses(
 ) -> Result<BTreeSet<String>, ToolError> {
     let mut clauses: BTreeSet<String> = verdict.clause().map(str::to_owned).into_iter().collect();
     // After a fault there are no results, and a relation is asked only of results that hold.
-    let has_results =
-        |clause: &&str| *clause != "house.accepts" && !clause.starts_with("relations.");
+    let before_any = ["house.accepts", "paths.", "relations."];
+    let has_results = |clause: &&str| before_any.iter().all(|before| !clause.starts_with(before));
     if let (Verdict::Disagree(_), Some(_)) = (verdict, verdict.clause().filter(has_results)) {
         clauses.extend(oracle::failing_clauses(prepared, &workspace.first)?);
     }
@@ -264,6 +264,9 @@ fn kernel(
     };
     exercised.mark(prepared.subject, &["house", "accepts"]);
     let disagree = |found: Disagreement| Ok(Some(Verdict::Disagree(Box::new(found))));
+    if let Some(found) = forsaken_path(prepared, &plan, exercised)? {
+        return disagree(found);
+    }
     let is_exact = session.backend.name() == EXACT_BACKEND;
     let poison = prepared.case.poison;
 

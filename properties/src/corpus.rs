@@ -167,7 +167,23 @@ pub fn read_all(root: &Path, contract: &Contract) -> Vec<(PathBuf, Result<Case, 
 
 /// One stored case of this contract.
 pub fn read(path: &Path, contract: &Contract) -> Result<Case, CaseError> {
-    read_any(path, &|name| (name == contract.contract).then_some(contract))
+    let case = read_any(path, &|name| or_another(contract, name))?;
+    must_be_of(&case, contract, path).map(|()| case)
+}
+
+/// This contract or the registered one of that name: a file in the wrong folder is told by its place.
+fn or_another<'a>(contract: &'a Contract, name: &str) -> Option<&'a Contract> {
+    if name == contract.contract { Some(contract) } else { contracts::contract(name) }
+}
+
+fn must_be_of(case: &Case, contract: &Contract, path: &Path) -> Result<(), CaseError> {
+    if case.contract == contract.contract {
+        return Ok(());
+    }
+    let what = format!("`{}`, in the folder of `{}`", case.contract, contract.contract);
+    let remedy = "move the file to the folder of its contract";
+    let file = path.display().to_string();
+    Err(CaseError { file, ..CaseError::new("contract", what, remedy) })
 }
 
 /// One stored case of whichever contract its `contract:` line names and `lookup` knows.

@@ -85,6 +85,10 @@ fn a_file_edited_into_nonsense_is_named_and_hides_no_other() {
     write("large.yaml", good.replace("V: ", "V: 99999999999").as_bytes());
     write("bytes.yaml", b"\xff\xfe\x00case: 1\n");
     write("deep.yaml", "[".repeat(200_000).as_bytes());
+    write("renamed.yaml", good.replace("V: ", "vocabulary: ").as_bytes());
+    let elsewhere = subject("row_topk").expect("it is registered");
+    let text = write_case(&drawn(elsewhere, 1), elsewhere.contract, None);
+    write("elsewhere.yaml", text.as_bytes());
     write("other.yaml", b"case: 1\ncontract: nobody\nversion: 1\n");
     let endless = std::fs::File::create(of_contract.join("endless.yaml")).expect("made");
     endless.set_len(100 << 20).expect("sparse");
@@ -113,6 +117,8 @@ fn a_file_edited_into_nonsense_is_named_and_hides_no_other() {
             "folder.yaml: ",
             "no regular file",
             "other.yaml:2: contract: no contract is named `nobody`",
+            "dims.V: it is undecided, and the contract has no `vocabulary`",
+            "contract: `row_topk`, in the folder of `argmax_rows`; move the file to the folder of its contract",
             "nested more than",
             "empty.yaml: null is not allowed here; write a map with case, contract",
             "0 of 6 replays not as they should be",
@@ -125,7 +131,9 @@ fn a_file_edited_into_nonsense_is_named_and_hides_no_other() {
     let root = root.path().to_str().expect("a path");
     for what in [["minimize", "--write"], ["migrate", "--write"]] {
         let said = assay(&["corpus", "--corpora", root, what[0], "argmax_rows", what[1]]);
-        shows(&said, 2, &["unknown.yaml", "endless.yaml", "folder.yaml"]);
+        let elsewhere =
+            "elsewhere.yaml: contract: `row_topk`, in the folder of `argmax_rows`; move";
+        shows(&said, 2, &["unknown.yaml", "endless.yaml", "folder.yaml", elsewhere]);
     }
     let inputs = folder();
     let to = inputs.path().to_str().expect("a path");

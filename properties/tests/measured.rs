@@ -1,11 +1,13 @@
 //! Tables of what was measured hold a row for everything there is to measure, and no row that is over
-//! its limit: a decision that is newly planted has to be looked for as well.
+//! its limit: a decision that is newly planted has to be looked for, a contract to be shrunk as well.
 
 use kernels::transaction::Planted;
 use properties::rounds::protocol;
+use properties::subject::known_subjects;
 use std::collections::BTreeSet;
 
 const ROUNDS: &str = include_str!("../ROUNDS.md");
+const SHRINKING: &str = include_str!("../SHRINKING.md");
 
 /// In which each wrong round must be found, and the most events that may be left of it.
 const ROUND_SECONDS: f64 = 60.0;
@@ -48,6 +50,14 @@ fn every_wrong_round_was_fuzzed() {
             assert!(protocol().invariants.contains_key(name), "{row:?}");
         }
     }
+}
+
+#[test]
+fn shrinking_was_measured_on_every_contract() {
+    let wanted = known_subjects().map(|subject| subject.name().to_owned()).collect();
+    let names = rows(SHRINKING).into_iter().map(|row| row[0].to_owned());
+    let measured = names.filter(|name| name != "**all**").collect();
+    must_be_same(&wanted, &measured, "shrinking > properties/SHRINKING.md");
 }
 
 #[test]

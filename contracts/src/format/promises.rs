@@ -45,6 +45,46 @@ pub struct Tolerance {
     pub bound: Option<Bound>,
 }
 
+/// Which of a kernel's entries a plan must choose: what nothing else shows, for every one of them is
+/// right. Exactly one of `takes` and `never`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Path {
+    /// Some launch's entry has this word in its name, between `_`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takes: Option<String>,
+    /// No launch's entry has this word in its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub never: Option<String>,
+    /// Under which choices; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Expr>,
+    /// For which sizes; all when absent.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<Expr>,
+    /// Where every row of these tensors, of those that are present, begins on a multiple of so many
+    /// elements.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub pieces: Named<Expr>,
+}
+
+impl Path {
+    /// Its two forms, and which of them it is.
+    pub fn forms(&self) -> [(&'static str, bool); 2] {
+        [("takes", self.takes.is_some()), ("never", self.never.is_some())]
+    }
+
+    /// The word of an entry it speaks of; none in a path of no form.
+    pub fn word(&self) -> Option<&str> {
+        self.takes.as_deref().or(self.never.as_deref())
+    }
+
+    /// Whether an entry of this name is one of those it speaks of.
+    pub fn names(&self, entry: &str) -> bool {
+        self.word().is_some_and(|word| entry.split('_').any(|part| part == word))
+    }
+}
+
 /// `{}`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -36,6 +36,7 @@ enum Fault {
   kBoundRenewed = 101,     // stores the bound, and reads its own
   kOtherRounding = 102,    // two roundings a product, wherever one is not promised
   kNanOfChunk = 103,       // NaN reaches the outputs of its own two rows
+  kNanInSecond = 104,      // so it does in one variant alone
 };
 
 // What tells a stored bound from anything else in its place.
@@ -94,7 +95,9 @@ extern "C" __global__ void __launch_bounds__(32) canary_steps_f32(
       state = other ? __fadd_rn(__fmul_rn(key, value), state) : fmaf(key, value, state);
       apart = __fadd_rn(__fmul_rn(key, value), apart);
       float out = scale * state;
-      if ((fault == kNanBefore || fault == kNanOfChunk) && (variant & kWhole) && !(variant & kExact)) {
+      const bool nan_reaches = fault == kNanBefore || fault == kNanOfChunk ||
+                               (fault == kNanInSecond && (variant & kSecond));
+      if (nan_reaches && (variant & kWhole) && !(variant & kExact)) {
         const i64 last = (t | 1) + (fault == kNanBefore ? 2 : 0);
         for (i64 later = t + 1; later <= last && later < rows; ++later) {
           const float then = v[(cu[n] + later) * v_stride + head * columns + d];

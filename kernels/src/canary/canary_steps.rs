@@ -30,6 +30,7 @@ pub const PLANTED: &[Planted] = &[
     Planted { name: "bound_renewed", plan: plan_with::<101> },
     Planted { name: "other_rounding", plan: plan_with::<102> },
     Planted { name: "nan_of_chunk", plan: plan_with::<103> },
+    Planted { name: "nan_in_second", plan: plan_with::<104> },
     Planted { name: "plan_remembered_whole", plan: remembered_whole },
 ];
 

@@ -2,7 +2,7 @@
 //! history says, or is named with the reason why not and left as it is; none is dropped.
 
 use super::comment::rewritten_comment;
-use super::{CorpusError, files, read_text, replace_case};
+use super::{CorpusError, files, must_be_of, or_another, read_text, replace_case};
 use contracts::CaseError;
 use contracts::case::Case;
 use contracts::case_yaml::{CASE_LIMIT_BYTES, read_case, read_versioned, write_case};
@@ -52,8 +52,9 @@ pub fn migrate(root: &Path, contract: &Contract, write: bool) -> Result<Migrated
 /// The case in today's form, `None` when it is; only what reads back the same is carried over.
 fn carried(text: &str, path: &Path, contract: &Contract) -> Result<Option<Case>, CaseError> {
     let file = path.display().to_string();
-    let lookup = |name: &str| (name == contract.contract).then_some(contract);
+    let lookup = |name: &str| or_another(contract, name);
     let (case, is_older) = read_versioned(text, &file, &lookup)?;
+    must_be_of(&case, contract, path)?;
     if !is_older {
         return Ok(None);
     }

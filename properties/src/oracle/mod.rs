@@ -7,6 +7,7 @@ mod faults;
 mod house;
 mod nan;
 mod observed;
+mod paths;
 mod show;
 mod tolerance;
 
@@ -17,6 +18,7 @@ pub use house::{first_difference, first_unchanged, first_unwritten};
 pub use nan::{NanReach, has_nan_input};
 pub use observed::Observed;
 pub(crate) use observed::each;
+pub use paths::forsaken_path;
 pub use show::{show, show_number};
 pub use tolerance::Allowed;
 

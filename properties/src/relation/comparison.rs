@@ -158,3 +158,84 @@ impl<'a> Comparison<'a> {
         (self.compared, Some(verdict))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{Session, attempt};
+    use crate::choices::Seeded;
+    use crate::generate::draw_assigned;
+    use crate::prepare::prepare;
+    use crate::subject::subject;
+    use contracts::case::{Case, Content};
+    use contracts::dtype::Poison;
+    use contracts::format::{Fixture, Word};
+    use kernels::arena::Arena;
+    use kernels::backend::vm::VmBackend;
+
+    /// Four rows of two value heads and one column, NaN in row 1 of the first head.
+    fn with_one_nan() -> Case {
+        let steps = subject("canary_steps").expect("it is registered");
+        let mut assigned = Fixture::default();
+        let dims = [("N", 1), ("Hk", 1), ("Hv", 2), ("D", 1), ("slots", 1)];
+        assigned.dims.extend(dims.map(|(dim, size)| (dim.to_owned(), size)));
+        assigned.lists.extend([("len".to_owned(), vec![4]), ("slot".to_owned(), vec![0])]);
+        assigned.variants.insert("width".to_owned(), Word("whole".to_owned()));
+        let drawn = draw_assigned(steps, &assigned, &mut Seeded { seed: 1 });
+        let mut case = drawn.expect("it is legal");
+        for name in ["k", "v", "s"] {
+            let count =
+                prepare(steps, &case).expect("a case").geometry.tensor(name).map(|t| t.count());
+            let mut values = vec![1.0_f32; count.expect("it is there") as usize];
+            if name == "v" {
+                values[2] = f32::NAN;
+            }
+            let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            case.tensors[name].content = Content::Dense(bytes);
+        }
+        case
+    }
+
+    /// Whether the run of `with_one_nan` agrees with one whose element of `o` at `flat` is NaN too.
+    fn agrees_with_nan_at(flat: u64, as_kernels: bool) -> bool {
+        let (steps, case) = (subject("canary_steps").expect("it is registered"), with_one_nan());
+        let whole = prepare(steps, &case).expect("a case");
+        let (mut backend, mut arena) = (VmBackend::new(), Arena::default());
+        let mut session = Session { backend: &mut backend, arena: &mut arena };
+        let ended = attempt(&whole, Poison::Quiet, &mut session).expect("it runs");
+        assert_eq!(ended, None);
+        let mut observed = Observed::default();
+        observed.gather(&whole, &arena);
+        let place = whole.geometry.tensors.iter().position(|tensor| tensor.name == "o");
+        let place = place.expect("an output");
+        let run = (&whole, &observed);
+        let mut comparison = Comparison::of("", run, place, Compare::Bits, None, String::new())
+            .expect("a comparison");
+        if as_kernels {
+            comparison = comparison.between_kernels().expect("a policy");
+        }
+        for at in 0..8 {
+            let bits = observed.bits(&whole, place, at).expect("it is live");
+            comparison.element(at, if at == flat { f32::NAN.to_bits().into() } else { bits });
+        }
+        let (compared, found) = comparison.finish();
+        assert_eq!(compared, 8);
+        found.is_none()
+    }
+
+    #[test]
+    fn two_kernels_may_differ_in_nan_within_its_reach_and_nowhere_else() {
+        // Chunks of two rows: the first head's row 0 may be NaN with its row 1; the second head has none.
+        let (before_it, itself, other_head) = (0, 2, 1);
+        assert!(agrees_with_nan_at(before_it, true));
+        assert!(agrees_with_nan_at(itself, true));
+        assert!(!agrees_with_nan_at(other_head, true));
+        assert!(!agrees_with_nan_at(7, true));
+    }
+
+    #[test]
+    fn one_kernel_may_not_differ_in_nan_at_all() {
+        assert!(!agrees_with_nan_at(0, false));
+        assert!(agrees_with_nan_at(2, false));
+    }
+}

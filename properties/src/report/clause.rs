@@ -1,6 +1,8 @@
 //! What a clause promises, in words and with the contract's numbers.
 
-use contracts::format::{Bound, Contract, Drift, Overflow, Reach, Rejection, Relation, Tolerance};
+use contracts::format::{
+    Bound, Contract, Drift, Overflow, Path, Reach, Rejection, Relation, Tolerance,
+};
 
 /// What the clause of this id promises; empty for an id the contract has not.
 pub fn promise(contract: &Contract, id: &str) -> String {
@@ -15,6 +17,7 @@ pub fn promise(contract: &Contract, id: &str) -> String {
             contract.nan.as_ref().and_then(|nan| nan.reach.get(name)).map(|reach| nan(name, *reach))
         }
         "relations" => contract.relations.get(rest).map(relation),
+        "paths" => contract.paths.get(rest).map(path),
         "requires" => contract.requires.get(rest).map(|requirement| {
             format!(
                 "a call that breaks only `{}` is refused as {:?}",
@@ -113,6 +116,20 @@ fn relation(relation: &Relation) -> String {
         contracts::format::Compare::Bound => "within both bounds",
     };
     format!("{what}, {compare}")
+}
+
+fn path(path: &Path) -> String {
+    let chosen = if path.takes.is_some() { "an entry with" } else { "no entry with" };
+    let word = path.word().unwrap_or_default();
+    let mut text = format!("the plan takes {chosen} `{word}` in its name");
+    for condition in [&path.when, &path.sizes].into_iter().flatten() {
+        text += &format!(", where {condition}");
+    }
+    if !path.pieces.is_empty() {
+        let pieces = path.pieces.iter().map(|(tensor, elements)| format!("{tensor} by {elements}"));
+        text += &format!(", rows in whole pieces: {}", pieces.collect::<Vec<_>>().join(", "));
+    }
+    text
 }
 
 fn rejection(rejection: &Rejection) -> String {

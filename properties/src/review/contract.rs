@@ -31,6 +31,7 @@ pub fn compare(sides: &mut Sides<'_>) {
         tolerance,
         drift,
         relations,
+        paths,
         rejects,
         fixtures,
         mutants,
@@ -58,6 +59,7 @@ pub fn compare(sides: &mut Sides<'_>) {
     promises::tolerance(all, tolerance, &after.tolerance);
     promises::drift(all, drift, &after.drift);
     runs::relations(all, relations, &after.relations);
+    runs::paths(all, paths, &after.paths);
     runs::rejects(all, rejects, &after.rejects);
     runs::fixtures(all, "fixtures", fixtures, &after.fixtures);
     runs::mutants(all, mutants, &after.mutants);

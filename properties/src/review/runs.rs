@@ -4,10 +4,11 @@
 use super::change::Class;
 use super::conditions::{Difference, canonical, difference, same, spelled};
 use super::sides::{Pair, Sides, named, pairs, shown};
-use super::structure::compare;
+use super::structure::{compare, only_where};
 use contracts::expr::Expr;
 use contracts::format::{
-    Copies, Detected, Equals, Fixture, Mutant, Named, OverAxis, Rejection, Relation, Same, Split,
+    Copies, Detected, Equals, Fixture, Mutant, Named, OverAxis, Path, Rejection, Relation, Same,
+    Split,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -148,6 +149,26 @@ fn applies<'a>(
             sides.push(clause, class, says, values.clone());
         }
     }
+}
+
+/// `paths`.
+pub fn paths<'a>(sides: &mut Sides<'a>, before: &'a Named<Path>, after: &'a Named<Path>) {
+    promises(sides, "paths", ("path", "checked"), before, after, &path);
+}
+
+fn path<'a>(sides: &mut Sides<'a>, clause: &str, name: &str, before: &'a Path, after: &'a Path) {
+    let Path { takes, never, when, sizes, pieces } = before;
+    let what = format!("path {name}");
+    sides.either(clause, &what, &(takes, never), &(&after.takes, &after.never));
+    applies(sides, clause, &what, when.as_ref(), after.when.as_ref());
+    only_where(
+        sides,
+        clause,
+        &format!("{what} was promised"),
+        sizes.as_ref(),
+        after.sizes.as_ref(),
+    );
+    sides.either(clause, &format!("the pieces of {name}"), pieces, &after.pieces);
 }
 
 /// `rejects`.

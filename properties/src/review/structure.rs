@@ -78,7 +78,7 @@ pub fn variants(sides: &mut Sides<'_>, before: &Named<Variant>, after: &Named<Va
         for (was, is) in matched(sides.before, sides.after, name).unwrap_or_default() {
             let word = if was == is { was.to_owned() } else { format!("{is} (was {was})") };
             let (old, new) = (available.get(was), new.available.get(is));
-            availability(sides, &clause, &format!("{name}: {word}"), old, new);
+            only_where(sides, &clause, &format!("{name}: {word} was available"), old, new);
         }
     }
 }
@@ -96,8 +96,8 @@ pub fn compare(sides: &mut Sides<'_>, clause: &str, what: &str, before: Compare,
     sides.push(clause, class, format!("{what} {says}"), values);
 }
 
-/// Where a variant's value may be used: everywhere promises most.
-fn availability(
+/// Where something is to be had, a variant's value or a path: everywhere promises most.
+pub fn only_where(
     sides: &mut Sides<'_>,
     clause: &str,
     what: &str,
@@ -120,7 +120,7 @@ fn availability(
     let everywhere = |side: Option<&Expr>| {
         side.map_or_else(|| "everywhere".to_owned(), |expr| format!("where `{expr}`"))
     };
-    let says = format!("{what} was available {}, now {}", everywhere(before), everywhere(after));
+    let says = format!("{what} {}, now {}", everywhere(before), everywhere(after));
     sides.push(clause, class, says, (before.map(shown), after.map(shown)));
 }
 

@@ -15,6 +15,8 @@ pub fn every_form() -> BTreeSet<String> {
             "nan.exact",
             "nan.row",
             "nan.chunk",
+            "paths.takes",
+            "paths.never",
             "requires",
             "mutants",
             "stores.packed",
@@ -82,6 +84,11 @@ pub fn form_of(contract: &Contract, clause: &Clause) -> String {
             let forms = contract.relations[name].forms();
             let form = forms.iter().find(|(_, is)| *is).map_or("none", |(form, _)| *form);
             format!("relations.{form}")
+        }
+        ClauseKind::Path(name) => {
+            let forms = contract.paths[name].forms();
+            let form = forms.iter().find(|(_, is)| *is).map_or("none", |(form, _)| *form);
+            format!("paths.{form}")
         }
         ClauseKind::Requires(_) => "requires".to_owned(),
         ClauseKind::Rejects(name) => rejection(&contract.rejects[name]).to_owned(),

@@ -166,6 +166,16 @@ pub const ROWS: &[Row] = &[
         ..CLEAN
     },
     Row {
+        form: "relations.same",
+        kernel: "canary_steps",
+        fault: "second_variant",
+        does: "one variant rounds otherwise",
+        near_miss: Some("nan_in_second"),
+        passes: "one variant spreads NaN as far as the policy allows",
+        off: Off::Clauses(&["relations.other_pass"]),
+        ..CLEAN
+    },
+    Row {
         form: "relations.copies",
         kernel: "canary_steps",
         fault: "snapshot_apart",
@@ -201,6 +211,24 @@ pub const ROWS: &[Row] = &[
         near_miss: Some("other_rounding"),
         passes: "rounds otherwise where they are not",
         off: Off::Clauses(&["relations.row_kernel"]),
+        ..CLEAN
+    },
+    Row {
+        form: "paths.takes",
+        kernel: "canary_step",
+        fault: "fours_forgotten",
+        does: "takes two columns at once where four are aligned",
+        passes: "takes two or one where no more are aligned",
+        off: Off::Clauses(&["paths.fours"]),
+        ..CLEAN
+    },
+    Row {
+        form: "paths.never",
+        kernel: "canary_step",
+        fault: "pairs_forgotten",
+        does: "takes column by column where two are aligned",
+        passes: "takes one where no two are aligned",
+        off: Off::Clauses(&["paths.no_single"]),
         ..CLEAN
     },
     Row {
