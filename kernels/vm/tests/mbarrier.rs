@@ -400,7 +400,7 @@ fn bytes_on_their_way_are_told_with_their_copy() {
         init(1)
     );
     named(&bulk, "cp.async.bulk", 0);
-    let own = format!("cp.async.ca.shared.global [%r31], [%rd3], 4;\n");
+    let own = "cp.async.ca.shared.global [%r31], [%rd3], 4;\n";
     named(&format!("{own}bar.sync 0;ld.shared.u32 %r6, [%r3+20];"), "cp.async.ca", 5);
     named(
         &format!("{own}cp.async.commit_group;cp.async.wait_group 1;ld.shared.u32 %r6, [%r31];"),
