@@ -6,6 +6,7 @@ use super::{
     Accumulator, HIGHEST, LOWEST, Left, MatrixModel, NONE, Operands, Product, Right, Source, TINY,
     Work, ZERO, exponent, is_brain, lowest_field, one_by_one,
 };
+use crate::dispatch::truncated;
 use crate::float::bits32;
 
 /// d = a·b + c over the whole warp.
@@ -163,7 +164,7 @@ pub(super) fn sums(
     for k in 0..16 {
         let x = left.values[k / 8][row][k % 8];
         for c in 0..8 {
-            sums[c] = sums[c].wrapping_add((x * right.values[k][c] * scales[c]) as i32);
+            sums[c] = sums[c].wrapping_add(truncated(x * right.values[k][c] * scales[c]));
         }
     }
     let mut out = [0; 8];
@@ -171,7 +172,7 @@ pub(super) fn sums(
     for c in 0..8 {
         let large = sums[c].unsigned_abs() > (i32::MAX - (1 << 27)) as u32;
         let own = f32::from_bits(start[c]) * f32::from_bits((units[c] as u32) << 23);
-        out[c] = rounded(sums[c].wrapping_add(own as i32), units[c]);
+        out[c] = rounded(sums[c].wrapping_add(truncated(own)), units[c]);
         slow |= u8::from(large | odd[c]) << c;
     }
     (out, slow)
@@ -198,7 +199,7 @@ fn quantum(near: i32, both: i32, start: u32) -> (i32, f32, bool) {
 fn rounded(sum: i32, unit: i32) -> u32 {
     let magnitude = sum.unsigned_abs() as i32;
     let nearest = magnitude as f32;
-    let up = u32::from(nearest as i32 > magnitude);
+    let up = u32::from(truncated(nearest) > magnitude);
     let cut = f32::from_bits(nearest.to_bits() - up);
     let quantum = f32::from_bits(((254 - unit) as u32) << 23);
     (cut * quantum).to_bits() | sum as u32 & 1 << 31
