@@ -135,7 +135,7 @@ fn judges(kernel: &str, contracts: &[&Contract]) -> Vec<String> {
             contract.variants.values().any(|variant| variant.values.iter().any(|one| one.0 == word))
         };
         word.is_some_and(|rest| {
-            rest.is_empty() || rest.strip_prefix('_').is_some_and(|word| is_word(word))
+            rest.is_empty() || rest.strip_prefix('_').is_some_and(is_word)
         })
     };
     let compares = |contract: &Contract| {
