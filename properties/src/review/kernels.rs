@@ -134,9 +134,7 @@ fn judges(kernel: &str, contracts: &[&Contract]) -> Vec<String> {
         let is_word = |word: &str| {
             contract.variants.values().any(|variant| variant.values.iter().any(|one| one.0 == word))
         };
-        word.is_some_and(|rest| {
-            rest.is_empty() || rest.strip_prefix('_').is_some_and(is_word)
-        })
+        word.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('_').is_some_and(is_word))
     };
     let compares = |contract: &Contract| {
         let equals = contract.relations.values().filter_map(|relation| relation.equals.as_ref());

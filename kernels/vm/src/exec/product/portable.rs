@@ -8,6 +8,7 @@ use super::{
 };
 use crate::dispatch::truncated;
 use crate::float::bits32;
+use std::hint::black_box;
 
 /// d = a·b + c over the whole warp.
 pub(crate) fn product(warp: &mut Warp, operands: &mut Operands, what: &Product) {
@@ -162,7 +163,8 @@ pub(super) fn sums(
     // Sixteen numbers below 2^27, and one of 2^26.
     let mut sums = [0i32; 8];
     for k in 0..16 {
-        let x = left.values[k / 8][row][k % 8];
+        // Opaque, or compilers take four k for a vector and gather the factors of each column.
+        let x = black_box(left.values[k / 8][row][k % 8]);
         for c in 0..8 {
             sums[c] = sums[c].wrapping_add(truncated(x * right.values[k][c] * scales[c]));
         }
