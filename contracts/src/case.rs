@@ -4,6 +4,7 @@
 use crate::dtype::{DType, Poison};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Ordered map from a name to a decision.
 pub type Decisions<T> = IndexMap<String, T>;
@@ -157,6 +158,94 @@ impl Content {
                 (None, Fill::Bits(bits)) => *bits,
                 (None, Fill::Hashed { seed }) => hashed_bits(*seed, index) & dtype.mask(),
             },
+        }
+    }
+
+    /// Appends the little-endian bytes of the elements of a range; zeros for derived and output contents.
+    pub fn append_bytes(&self, dtype: DType, elements: Range<u64>, bytes: &mut Vec<u8>) {
+        let size = dtype.size_bytes() as usize;
+        let count = (elements.end - elements.start) as usize;
+        let (fill, at) = match self {
+            Content::Derived | Content::Output => {
+                return bytes.resize(bytes.len() + count * size, 0);
+            }
+            Content::Dense(all) => {
+                let all = &all[elements.start as usize * size..elements.end as usize * size];
+                return bytes.extend_from_slice(all);
+            }
+            Content::Sparse { fill, at } => (fill, at),
+        };
+        let from = bytes.len();
+        match fill {
+            Fill::Bits(bits) => append_same(&bits.to_le_bytes()[..size], count, bytes),
+            Fill::Hashed { seed } => elements
+                .clone()
+                .for_each(|index| dtype.push_bytes(hashed_bits(*seed, index), bytes)),
+        }
+        for (index, bits) in at.range(elements.clone()) {
+            let start = from + (index - elements.start) as usize * size;
+            bytes[start..start + size].copy_from_slice(&bits.to_le_bytes()[..size]);
+        }
+    }
+
+    /// The values of the elements of a range; zeros for derived and output contents.
+    pub fn values(&self, dtype: DType, elements: Range<u64>) -> Vec<f64> {
+        let mut values = Vec::with_capacity((elements.end - elements.start) as usize);
+        match self {
+            Content::Dense(all) => {
+                let size = dtype.size_bytes();
+                let range = (elements.start * size) as usize..(elements.end * size) as usize;
+                dtype.each_value(&all[range], |value| values.push(value));
+            }
+            _ => {
+                let mut bytes = Vec::new();
+                self.append_bytes(dtype, elements, &mut bytes);
+                dtype.each_value(&bytes, |value| values.push(value));
+            }
+        }
+        values
+    }
+}
+
+fn append_same(element: &[u8], count: usize, bytes: &mut Vec<u8>) {
+    if element.iter().all(|byte| *byte == element[0]) {
+        bytes.resize(bytes.len() + count * element.len(), element[0]);
+    } else {
+        (0..count).for_each(|_| bytes.extend_from_slice(element));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_the_elements_one_by_one() {
+        let at = BTreeMap::from([(0, 0x7fc1), (3, 0x3f80), (9, 0x8000)]);
+        let bytes: Vec<u8> = (0..20).collect();
+        let contents = [
+            Content::Dense(bytes),
+            Content::Sparse { fill: Fill::Bits(0x3f01), at: at.clone() },
+            Content::Sparse { fill: Fill::Bits(0x3f3f), at: at.clone() },
+            Content::Sparse { fill: Fill::Hashed { seed: 5 }, at },
+            Content::Output,
+        ];
+        for content in contents {
+            for range in [0..10, 3..9, 4..4, 9..10] {
+                let one_by_one: Vec<u64> =
+                    range.clone().map(|index| content.bits(DType::BF16, index)).collect();
+                let mut bytes = vec![0xaa];
+                content.append_bytes(DType::BF16, range.clone(), &mut bytes);
+                let mut together = Vec::new();
+                DType::BF16.each_bits(&bytes[1..], |bits| together.push(bits));
+                assert_eq!((bytes[0], &together), (0xaa, &one_by_one), "{content:?} {range:?}");
+                let values = content.values(DType::BF16, range.clone());
+                let right = one_by_one.iter().map(|bits| DType::BF16.to_f64(*bits).to_bits());
+                assert!(
+                    values.iter().map(|value| value.to_bits()).eq(right),
+                    "{content:?} {range:?}"
+                );
+            }
         }
     }
 }

@@ -79,8 +79,8 @@ impl DType {
     pub fn to_f64(self, bits: u64) -> f64 {
         match self {
             DType::F32 => f64::from(f32::from_bits(bits as u32)),
-            DType::F16 => f16::from_bits(bits as u16).to_f64(),
-            DType::BF16 => bf16::from_bits(bits as u16).to_f64(),
+            DType::F16 => f16_value(bits as u16),
+            DType::BF16 => bf16_value(bits as u16),
             DType::E4M3 => e4m3_value(bits as u8),
             DType::I32 => f64::from(bits as u32 as i32),
             DType::I64 => bits as i64 as f64,
@@ -180,6 +180,33 @@ impl DType {
         raw[..self.size_bytes() as usize].copy_from_slice(bytes);
         u64::from_le_bytes(raw)
     }
+
+    /// Calls `f` with the bits of each element of little-endian bytes. The branch on the type is outside
+    /// the loops, here and in `each_value`: every element of every case comes through them.
+    pub fn each_bits(self, bytes: &[u8], mut f: impl FnMut(u64)) {
+        match self.size_bytes() {
+            1 => bytes.iter().for_each(|byte| f(u64::from(*byte))),
+            2 => words(bytes).for_each(|raw| f(u64::from(u16::from_le_bytes(raw)))),
+            4 => words(bytes).for_each(|raw| f(u64::from(u32::from_le_bytes(raw)))),
+            _ => words(bytes).for_each(|raw| f(u64::from_le_bytes(raw))),
+        }
+    }
+
+    /// Calls `f` with the value of each element of little-endian bytes.
+    pub fn each_value(self, bytes: &[u8], mut f: impl FnMut(f64)) {
+        match self {
+            DType::F32 => words(bytes).for_each(|raw| f(f64::from(f32::from_le_bytes(raw)))),
+            DType::F16 => words(bytes).for_each(|raw| f(f16_value(u16::from_le_bytes(raw)))),
+            DType::BF16 => words(bytes).for_each(|raw| f(bf16_value(u16::from_le_bytes(raw)))),
+            DType::E4M3 => bytes.iter().for_each(|byte| f(e4m3_value(*byte))),
+            DType::I32 => words(bytes).for_each(|raw| f(f64::from(i32::from_le_bytes(raw)))),
+            DType::I64 => words(bytes).for_each(|raw| f(i64::from_le_bytes(raw) as f64)),
+        }
+    }
+}
+
+fn words<const SIZE: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; SIZE]> {
+    bytes.as_chunks::<SIZE>().0.iter().copied()
 }
 
 impl fmt::Display for DType {
@@ -198,6 +225,22 @@ fn to_odd_f32(value: f64) -> f32 {
     }
     let away = back.abs() > value.abs();
     f32::from_bits((nearest.to_bits() - u32::from(away)) | 1)
+}
+
+/// The value of a binary16, by operations that a compiler makes vectors of: exponent and fraction as those
+/// of an f32, then a power of two between the biases. Exact, subnormals included.
+fn f16_value(bits: u16) -> f64 {
+    let bits = u32::from(bits);
+    let magnitude = (bits & 0x7fff) << 13;
+    let special = (bits & 0x7c00) == 0x7c00;
+    let value = f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23);
+    let beyond = f32::from_bits(magnitude | 0x7f80_0000);
+    let sign = (bits & 0x8000) << 16;
+    f64::from(f32::from_bits(if special { beyond } else { value }.to_bits() | sign))
+}
+
+fn bf16_value(bits: u16) -> f64 {
+    f64::from(f32::from_bits(u32::from(bits) << 16))
 }
 
 /// Value of an E4M3 code: e = 0 gives m·2⁻⁹, else (8+m)·2^(e−10); `7f` and `ff` are NaN.
@@ -237,6 +280,34 @@ pub fn e4m3_encode(value: f64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_16_bits_are_those_of_the_library() {
+        for bits in 0..=u16::MAX {
+            let (half, brain) = (f16::from_bits(bits).to_f64(), bf16::from_bits(bits).to_f64());
+            for (value, right) in [(f16_value(bits), half), (bf16_value(bits), brain)] {
+                let both_nan = value.is_nan() && right.is_nan();
+                assert!(both_nan || value.to_bits() == right.to_bits(), "{bits:#06x}: {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_elements_are_what_each_of_them_is() {
+        for dtype in DType::ALL {
+            let all: Vec<u64> =
+                (0..300).map(|i| crate::case::hashed_bits(7, i) & dtype.mask()).collect();
+            let mut bytes = Vec::new();
+            all.iter().for_each(|bits| dtype.push_bytes(*bits, &mut bytes));
+            let (mut seen, mut values) = (Vec::new(), Vec::new());
+            dtype.each_bits(&bytes, |bits| seen.push(bits));
+            dtype.each_value(&bytes, |value| values.push(value.to_bits()));
+            assert_eq!(seen, all, "{dtype}");
+            let one_by_one: Vec<u64> =
+                all.iter().map(|bits| dtype.to_f64(*bits).to_bits()).collect();
+            assert_eq!(values, one_by_one, "{dtype}");
+        }
+    }
 
     #[test]
     fn e4m3_landmarks() {

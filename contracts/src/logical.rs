@@ -31,7 +31,7 @@ impl Logical {
                 items.iter().for_each(|item| tensor.dtype.push_bytes(*item as u64, &mut bytes));
                 Content::Dense(bytes)
             }
-            None => case.tensors.get(&tensor.name)?.content.clone(),
+            None => in_one_piece(&case.tensors.get(&tensor.name)?.content, tensor),
         };
         Some(Logical {
             dtype: tensor.dtype,
@@ -57,12 +57,27 @@ impl Logical {
 
     /// Every element's value.
     pub fn to_f64(&self) -> Vec<f64> {
-        (0..self.count()).map(|flat| self.value(flat)).collect()
+        self.content.values(self.dtype, 0..self.count())
     }
 
     /// Every element as an integer; floating-point values truncate.
     pub fn to_i64(&self) -> Vec<i64> {
         let integer = |bits| self.dtype.to_i64(bits).unwrap_or(self.dtype.to_f64(bits) as i64);
         (0..self.count()).map(|flat| integer(self.bits(flat))).collect()
+    }
+}
+
+/// A tensor of this many bytes is looked up faster by index than in a map.
+const MOST_BYTES_IN_ONE_PIECE: u64 = 64 << 10;
+
+fn in_one_piece(content: &Content, tensor: &TensorGeometry) -> Content {
+    let bytes = tensor.count().saturating_mul(tensor.dtype.size_bytes());
+    match content {
+        Content::Sparse { .. } if bytes <= MOST_BYTES_IN_ONE_PIECE => {
+            let mut all = Vec::with_capacity(bytes as usize);
+            content.append_bytes(tensor.dtype, 0..tensor.count(), &mut all);
+            Content::Dense(all)
+        }
+        other => other.clone(),
     }
 }

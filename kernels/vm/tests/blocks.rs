@@ -4,54 +4,17 @@
 
 mod support;
 
-use ptx_vm::{
-    BufferId, Coverage, FaultKind, Launch, Limits, Memory, Module, Options, Schedule, Stop, launch,
-    marks,
-};
-use support::{Parameters, Random, bytes_f32, bytes32, input, output, words};
+use ptx_vm::{BufferId, FaultKind, Memory, Schedule, Stop, marks};
+use support::strictly::{floats, orders, run, whole};
+use support::{Parameters, bytes_f32, bytes32, input, output, words};
 
 const RIGHT: &str = include_str!("ptx/blocks.sm80.ptx");
 const NO_FENCE: &str = include_str!("ptx/blocks_NOFENCE.sm80.ptx");
-
-fn orders() -> impl Iterator<Item = Schedule> {
-    std::iter::once(Schedule::InOrder).chain((0..12).map(Schedule::Seeded))
-}
-
-fn run(
-    text: &str,
-    entry: &str,
-    [blocks, threads]: [u32; 2],
-    memory: &mut Memory,
-    parameters: &[u8],
-    schedule: Schedule,
-) -> Result<(), Stop> {
-    let module = Module::parse(text).unwrap();
-    let what = Launch {
-        entry,
-        grid: [blocks, 1, 1],
-        block: [threads, 1, 1],
-        dynamic_shared_bytes: 0,
-        parameters,
-    };
-    let options = Options { schedule, strict: true, ..Options::default() };
-    let limits = Limits { instructions: 50_000_000, ..Limits::default() };
-    launch(&module, memory, &what, &limits, &options, &mut Coverage::new()).map(|_| ())
-}
 
 fn zeros(memory: &mut Memory, name: &str, count: usize) -> BufferId {
     let b = output(memory, name, count as u64 * 4);
     memory.write(b, 0, &bytes32(&vec![0; count]));
     b
-}
-
-fn floats(memory: &Memory, b: BufferId) -> Vec<f32> {
-    words(memory, b).into_iter().map(f32::from_bits).collect()
-}
-
-/// Whole numbers, so that sums are exact in any order.
-fn whole(count: usize) -> Vec<f32> {
-    let mut random = Random(count as u64);
-    (0..count).map(|_| (random.next() % 100) as f32).collect()
 }
 
 fn last_block_sum(text: &str, schedule: Schedule) -> Result<f32, Stop> {
@@ -62,8 +25,7 @@ fn last_block_sum(text: &str, schedule: Schedule) -> Result<f32, Stop> {
         .u64(memory.address(x, 0))
         .u64(memory.address(parts, 0))
         .u64(memory.address(out, 0))
-        .u32(5000)
-        .0;
+        .u32(5000);
     run(text, "last_block_sum", [11, 256], &mut memory, &parameters, schedule)?;
     Ok(floats(&memory, out)[0])
 }
@@ -71,14 +33,14 @@ fn last_block_sum(text: &str, schedule: Schedule) -> Result<f32, Stop> {
 #[test]
 fn the_last_block_adds_up() {
     let expected: f32 = whole(5000).iter().sum();
-    for schedule in orders() {
+    for schedule in orders(12) {
         assert_eq!(last_block_sum(RIGHT, schedule).unwrap(), expected);
     }
 }
 
 #[test]
 fn a_missing_fence_is_named_with_both_lines() {
-    for schedule in orders() {
+    for schedule in orders(12) {
         let fault = match last_block_sum(NO_FENCE, schedule) {
             Err(Stop::Fault(fault)) => *fault,
             other => panic!("{other:?}"),
@@ -109,7 +71,7 @@ fn blocks_meet_between_the_steps_of_a_stencil() {
     for _ in 0..3 {
         expected = (0..n).map(|i| expected[(i + 1) % n] + expected[(i + n - 1) % n]).collect();
     }
-    for schedule in orders() {
+    for schedule in orders(12) {
         let mut memory = Memory::new();
         let a = output(&mut memory, "a", n as u64 * 4);
         memory.write(a, 0, &bytes_f32(&start));
@@ -118,8 +80,7 @@ fn blocks_meet_between_the_steps_of_a_stencil() {
             .u64(memory.address(a, 0))
             .u64(memory.address(b, 0))
             .u32(n as u32)
-            .u32(3)
-            .0;
+            .u32(3);
         run(RIGHT, "ring", [20, 64], &mut memory, &parameters, schedule).unwrap();
         assert_eq!(floats(&memory, b), expected);
     }
@@ -128,7 +89,7 @@ fn blocks_meet_between_the_steps_of_a_stencil() {
 #[test]
 fn a_running_sum_looks_back() {
     let x: Vec<u32> = (0..70 * 32).map(|i| i % 13).collect();
-    for schedule in orders() {
+    for schedule in orders(12) {
         let mut memory = Memory::new();
         let input = input(&mut memory, "x", &bytes32(&x));
         let sums = zeros(&mut memory, "sums", 70);
@@ -138,7 +99,7 @@ fn a_running_sum_looks_back() {
         for b in [input, sums, ready, out] {
             parameters = parameters.u64(memory.address(b, 0));
         }
-        run(RIGHT, "look_back", [70, 32], &mut memory, &parameters.0, schedule).unwrap();
+        run(RIGHT, "look_back", [70, 32], &mut memory, &parameters, schedule).unwrap();
         let mut sum = 0;
         for (got, x) in words(&memory, out).iter().zip(&x) {
             sum += x;
@@ -150,7 +111,7 @@ fn a_running_sum_looks_back() {
 #[test]
 fn one_block_adds_what_another_leaves() {
     let x = whole(8 * 6 * 64);
-    for schedule in orders() {
+    for schedule in orders(12) {
         let mut memory = Memory::new();
         let input = input(&mut memory, "x", &bytes_f32(&x));
         let left = output(&mut memory, "left", 8 * 64 * 4);
@@ -160,7 +121,7 @@ fn one_block_adds_what_another_leaves() {
         for b in [input, left, flags, out] {
             parameters = parameters.u64(memory.address(b, 0));
         }
-        let parameters = parameters.u32(6).0;
+        let parameters = parameters.u32(6);
         run(RIGHT, "fix_up", [16, 64], &mut memory, &parameters, schedule).unwrap();
         for (i, got) in floats(&memory, out).iter().enumerate() {
             let sum: f32 = (0..6).map(|k| x[((i / 64) * 6 + k) * 64 + i % 64]).sum();
@@ -172,15 +133,12 @@ fn one_block_adds_what_another_leaves() {
 #[test]
 fn two_tiles_in_turn_and_warps_in_step() {
     let x = whole(5 * 128);
-    for schedule in orders() {
+    for schedule in orders(12) {
         let mut memory = Memory::new();
         let input = input(&mut memory, "x", &bytes_f32(&x));
         let out = output(&mut memory, "out", 16);
-        let parameters = Parameters::default()
-            .u64(memory.address(input, 0))
-            .u64(memory.address(out, 0))
-            .u32(5)
-            .0;
+        let parameters =
+            Parameters::default().u64(memory.address(input, 0)).u64(memory.address(out, 0)).u32(5);
         run(RIGHT, "double_buffer", [1, 128], &mut memory, &parameters, schedule).unwrap();
         for (warp, got) in floats(&memory, out).iter().enumerate() {
             let reversed = (0..5).flat_map(|t| (0..32).map(move |l| t * 128 + 127 - warp * 32 - l));
@@ -202,10 +160,10 @@ fn equal_stores_declared_so_and_a_lock_within_warps() {
         for b in [x, any, lock, count] {
             parameters = parameters.u64(memory.address(b, 0));
         }
-        run(RIGHT, "found", [6, 64], &mut memory, &parameters.0, schedule)?;
+        run(RIGHT, "found", [6, 64], &mut memory, &parameters, schedule)?;
         Ok((words(&memory, any)[0], words(&memory, count)[0]))
     };
-    for schedule in orders() {
+    for schedule in orders(12) {
         assert_eq!(found(marks::SAME_VALUE, schedule), Ok((1, 24)));
         match found(0, schedule) {
             Err(Stop::Fault(fault)) => {

@@ -3,38 +3,12 @@
 
 mod support;
 
-use ptx_vm::{
-    BufferId, Coverage, FaultKind, Launch, Limits, Memory, Module, Options, Schedule, Stop, launch,
-};
+use ptx_vm::{BufferId, FaultKind, Memory, Schedule, Stop};
+use support::strictly::{floats, orders, run, whole};
 use support::{Parameters, Random, bytes_f32, bytes32, input, output, words};
 
 const AMPERE: &str = include_str!("ptx/library/library.sm80.ptx");
 const HOPPER: &str = include_str!("ptx/library/library.sm90.ptx");
-
-fn orders() -> impl Iterator<Item = Schedule> {
-    std::iter::once(Schedule::InOrder).chain((0..8).map(Schedule::Seeded))
-}
-
-fn run(
-    text: &str,
-    entry: &str,
-    [blocks, threads]: [u32; 2],
-    memory: &mut Memory,
-    parameters: Parameters,
-    schedule: Schedule,
-) -> Result<(), Stop> {
-    let module = Module::parse(text).unwrap_or_else(|error| panic!("{error}"));
-    let what = Launch {
-        entry,
-        grid: [blocks, 1, 1],
-        block: [threads, 1, 1],
-        dynamic_shared_bytes: 0,
-        parameters: &parameters.0,
-    };
-    let options = Options { schedule, strict: true, ..Options::default() };
-    let limits = Limits { instructions: 50_000_000, ..Limits::default() };
-    launch(&module, memory, &what, &limits, &options, &mut Coverage::new()).map(|_| ())
-}
 
 /// Inclusive sums of rows of `width` numbers below 100, by the single-pass scan over blocks.
 fn scan(text: &str, kind: &str, width: usize, schedule: Schedule) -> Result<(), Stop> {
@@ -48,12 +22,12 @@ fn scan(text: &str, kind: &str, width: usize, schedule: Schedule) -> Result<(), 
     let tiles = output(&mut memory, "tiles", 1 << 16);
     let at = |memory: &Memory, b: BufferId| memory.address(b, 0);
     let clear = Parameters::default().u64(at(&memory, tiles)).u32(BLOCKS as u32);
-    run(text, &format!("clear_{kind}"), [1, 128], &mut memory, clear, Schedule::InOrder)?;
+    run(text, &format!("clear_{kind}"), [1, 128], &mut memory, &clear, Schedule::InOrder)?;
     let parameters = [x, y, tiles]
         .into_iter()
         .fold(Parameters::default(), |parameters, b| parameters.u64(at(&memory, b)))
         .u32(ROWS as u32);
-    run(text, &format!("scan_{kind}"), [BLOCKS as u32, 64], &mut memory, parameters, schedule)?;
+    run(text, &format!("scan_{kind}"), [BLOCKS as u32, 64], &mut memory, &parameters, schedule)?;
     let mut sums = vec![0; width];
     let expected: Vec<u32> = (0..values.len())
         .map(|i| {
@@ -63,16 +37,6 @@ fn scan(text: &str, kind: &str, width: usize, schedule: Schedule) -> Result<(), 
         .collect();
     assert_eq!(words(&memory, y), expected, "{kind} {schedule:?}");
     Ok(())
-}
-
-fn floats(memory: &Memory, b: BufferId) -> Vec<f32> {
-    words(memory, b).into_iter().map(f32::from_bits).collect()
-}
-
-/// Whole numbers, so that sums are exact in any order.
-fn whole(count: usize) -> Vec<f32> {
-    let mut random = Random(count as u64);
-    (0..count).map(|_| (random.next() % 100) as f32).collect()
 }
 
 /// `entry(x, y[, n])` by one block.
@@ -90,14 +54,14 @@ fn one_block(
     let to = output(&mut memory, "y", outputs as u64 * 4);
     let pointers = Parameters::default().u64(memory.address(from, 0)).u64(memory.address(to, 0));
     let parameters = n.into_iter().fold(pointers, Parameters::u32);
-    run(text, entry, [1, threads], &mut memory, parameters, schedule)?;
+    run(text, entry, [1, threads], &mut memory, &parameters, schedule)?;
     Ok(floats(&memory, to))
 }
 
 #[test]
 fn single_pass_scans_are_right_in_every_order() {
     for text in [AMPERE, HOPPER] {
-        for schedule in orders() {
+        for schedule in orders(8) {
             scan(text, "int", 1, schedule).unwrap_or_else(|stop| panic!("{schedule:?}: {stop}"));
             scan(text, "triple", 3, schedule).unwrap_or_else(|stop| panic!("{schedule:?}: {stop}"));
         }
@@ -113,7 +77,7 @@ fn a_scan_that_publishes_its_sums_too_weakly_is_found() {
             .replace("membar.gl;", "")
             .replace("fence.acq_rel.gpu;", "");
         assert_ne!(weak, text);
-        let is_found = orders().any(|schedule| {
+        let is_found = orders(8).any(|schedule| {
             matches!(scan(&weak, "triple", 3, schedule),
                 Err(Stop::Fault(fault)) if matches!(fault.kind, FaultKind::BlockRace { .. }))
         });
@@ -128,7 +92,7 @@ fn a_pipeline_of_two_roles_is_right_in_every_order() {
         .map(|i| (0..8).map(|tile| x[tile * 128 + ((i + 32) * 7 + 3) % 128]).sum())
         .collect();
     for text in [AMPERE, HOPPER] {
-        for schedule in orders() {
+        for schedule in orders(8) {
             let y = one_block(text, "roles", 160, &x, 128, Some(1024), schedule);
             assert_eq!(y.unwrap_or_else(|stop| panic!("{schedule:?}: {stop}")), expected);
         }
@@ -141,7 +105,7 @@ fn a_barrier_in_phases_is_right_in_every_order() {
     let expected: Vec<f32> =
         (0..96).map(|i| (0..5).map(|round| x[(i + round) % 96] + round as f32).sum()).collect();
     for text in [AMPERE, HOPPER] {
-        for schedule in orders() {
+        for schedule in orders(8) {
             let y = one_block(text, "phases", 96, &x, 96, None, schedule);
             assert_eq!(y.unwrap_or_else(|stop| panic!("{schedule:?}: {stop}")), expected);
         }
@@ -157,18 +121,18 @@ fn lock(text: &str, schedule: Schedule) -> Result<Vec<u32>, Stop> {
     });
     let parameters =
         Parameters::default().u64(memory.address(held, 0)).u64(memory.address(data, 0));
-    run(text, "lock", [8, 64], &mut memory, parameters, schedule)?;
+    run(text, "lock", [8, 64], &mut memory, &parameters, schedule)?;
     Ok([words(&memory, held), words(&memory, data)].concat())
 }
 
 #[test]
 fn a_lock_counts_every_holder_and_a_weak_release_is_found() {
     for text in [AMPERE, HOPPER] {
-        for schedule in orders() {
+        for schedule in orders(8) {
             assert_eq!(lock(text, schedule).unwrap_or_else(|stop| panic!("{stop}")), [0, 16]);
         }
         let weak = text.replace("st.release.gpu", "st.relaxed.gpu");
-        let is_found = orders().any(|schedule| {
+        let is_found = orders(8).any(|schedule| {
             matches!(lock(&weak, schedule),
                 Err(Stop::Fault(fault)) if matches!(fault.kind, FaultKind::BlockRace { .. }))
         });
@@ -182,7 +146,7 @@ fn the_last_block_sees_what_all_others_stored() {
     let expected: Vec<f32> =
         (0..64).map(|i| (0..8).map(|block| 2.0 * x[block * 64 + i]).sum()).collect();
     for text in [AMPERE, HOPPER] {
-        for schedule in orders() {
+        for schedule in orders(8) {
             let mut memory = Memory::new();
             let from = input(&mut memory, "x", &bytes_f32(&x));
             let [parts, y, done] = [("parts", 2048), ("y", 256), ("done", 4)]
@@ -191,7 +155,7 @@ fn the_last_block_sees_what_all_others_stored() {
             let parameters = [from, parts, y, done]
                 .into_iter()
                 .fold(Parameters::default(), |all, b| all.u64(memory.address(b, 0)));
-            let ran = run(text, "last_block", [8, 64], &mut memory, parameters, schedule);
+            let ran = run(text, "last_block", [8, 64], &mut memory, &parameters, schedule);
             ran.unwrap_or_else(|stop| panic!("{schedule:?}: {stop}"));
             assert_eq!(floats(&memory, y), expected);
         }

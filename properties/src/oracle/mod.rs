@@ -167,8 +167,6 @@ fn disagreement(
 ) -> Option<Disagreement> {
     let tensor = &prepared.geometry.tensors[place];
     let dtype = tensor.dtype;
-    let mut first: Option<(u64, u64)> = None;
-    let mut tally = Tally::of(dtype);
     let by_nan = format!("nan.{}", tensor.name);
     let by_value = format!("tolerance.{}.{}", tensor.name, allowed.class);
     let clause = |flat: u64, bits: u64| {
@@ -176,21 +174,23 @@ fn disagreement(
         if nan_by_policy && is_nan != dtype.is_nan(bits) { &by_nan } else { &by_value }
     };
     let subject = prepared.subject;
-    each(&prepared.live[place], dtype, bytes, |flat, bits| {
-        let fits = allowed.fits(flat as usize, bits)
+    let fits = |flat: u64, bits: u64| {
+        allowed.fits(flat as usize, bits)
             || dtype.is_nan(bits) && reach.allows(flat)
-            || !subject.off.is_empty() && !subject.judges(clause(flat, bits));
-        tally.add(
-            allowed.value(flat as usize),
-            dtype.to_f64(bits),
-            allowed.bound(flat as usize),
-            fits,
-        );
-        if !fits && first.is_none() {
+            || !subject.off.is_empty() && !subject.judges(clause(flat, bits))
+    };
+    let mut first: Option<(u64, u64)> = None;
+    each(&prepared.live[place], dtype, bytes, |flat, bits| {
+        if first.is_none() && !fits(flat, bits) {
             first = Some((flat, bits));
         }
     });
     let (flat, bits) = first?;
+    let mut tally = Tally::of(dtype);
+    each(&prepared.live[place], dtype, bytes, |flat, bits| {
+        let (value, bound) = (allowed.value(flat as usize), allowed.bound(flat as usize));
+        tally.add(value, dtype.to_f64(bits), bound, fits(flat, bits));
+    });
     let value = allowed.value(flat as usize);
     let clause = clause(flat, bits).clone();
     let error = ErrorSummary {

@@ -48,25 +48,12 @@ impl Observed {
 
 /// Calls `f` with flat index and bits of each live element.
 pub(crate) fn each(runs: &[LiveRun], dtype: DType, bytes: &[u8], mut f: impl FnMut(u64, u64)) {
-    let size = dtype.size_bytes() as usize;
-    let mut rest = bytes;
-    for run in runs {
-        let (here, after) = rest.split_at(run.count as usize * size);
-        rest = after;
-        let flats = run.flat..;
-        match size {
-            1 => flats.zip(here).for_each(|(flat, byte)| f(flat, u64::from(*byte))),
-            2 => flats
-                .zip(here.as_chunks::<2>().0)
-                .for_each(|(flat, raw)| f(flat, u64::from(u16::from_le_bytes(*raw)))),
-            4 => flats
-                .zip(here.as_chunks::<4>().0)
-                .for_each(|(flat, raw)| f(flat, u64::from(u32::from_le_bytes(*raw)))),
-            _ => flats
-                .zip(here.as_chunks::<8>().0)
-                .for_each(|(flat, raw)| f(flat, u64::from_le_bytes(*raw))),
-        }
-    }
+    in_runs(runs, dtype, bytes, |mut flat, here| {
+        dtype.each_bits(here, |bits| {
+            f(flat, bits);
+            flat += 1;
+        });
+    });
 }
 
 /// Calls `f` with flat index and both runs' bits of each live element, until it answers `Some`.
@@ -84,33 +71,28 @@ pub(crate) fn find_pair<T>(
         .find_map(|(flat, (one, other))| f(flat, dtype.from_bytes(one), dtype.from_bytes(other)))
 }
 
-/// Calls `f` with flat index and value of each live element. The branch on the type is outside the
-/// loops: this is the oracle's hot path.
+/// Calls `f` with flat index and value of each live element.
 pub(crate) fn each_value(
     runs: &[LiveRun],
     dtype: DType,
     bytes: &[u8],
     mut f: impl FnMut(usize, f64),
 ) {
-    let size = dtype.size_bytes() as usize;
+    in_runs(runs, dtype, bytes, |flat, here| {
+        let mut flat = flat as usize;
+        dtype.each_value(here, |value| {
+            f(flat, value);
+            flat += 1;
+        });
+    });
+}
+
+/// Calls `f` with the flat index at which each run begins, and the run's bytes.
+fn in_runs(runs: &[LiveRun], dtype: DType, bytes: &[u8], mut f: impl FnMut(u64, &[u8])) {
     let mut rest = bytes;
     for run in runs {
-        let (here, after) = rest.split_at(run.count as usize * size);
+        let (here, after) = rest.split_at((run.count * dtype.size_bytes()) as usize);
         rest = after;
-        let flats = run.flat as usize..;
-        match dtype {
-            DType::F32 => flats
-                .zip(here.as_chunks::<4>().0)
-                .for_each(|(flat, raw)| f(flat, f64::from(f32::from_le_bytes(*raw)))),
-            DType::F16 => flats.zip(here.as_chunks::<2>().0).for_each(|(flat, raw)| {
-                f(flat, DType::F16.to_f64(u64::from(u16::from_le_bytes(*raw))))
-            }),
-            DType::BF16 => flats.zip(here.as_chunks::<2>().0).for_each(|(flat, raw)| {
-                f(flat, DType::BF16.to_f64(u64::from(u16::from_le_bytes(*raw))))
-            }),
-            other => flats
-                .zip(here.chunks_exact(size))
-                .for_each(|(flat, raw)| f(flat, other.to_f64(other.from_bytes(raw)))),
-        }
+        f(run.flat, here);
     }
 }

@@ -136,8 +136,8 @@ impl<'a> Allowed<'a> {
         (observed - expected).abs() <= bound
     }
 
-    /// Whether every live element plainly fits. False asks for a closer look at each: NaN and
-    /// infinities are not decided here.
+    /// Whether every live element plainly fits. False asks for a closer look at each: infinities, and NaN
+    /// where a number is expected, are not decided here.
     pub fn all_fit(&self, runs: &[LiveRun], bytes: &[u8]) -> bool {
         let mut fit = true;
         match (&self.form, self.expected) {
@@ -156,7 +156,8 @@ impl<'a> Allowed<'a> {
                         bound += share * magnitude[flat];
                     }
                     let error = (observed - expected).abs();
-                    fit &= error <= bound && error < f64::INFINITY;
+                    let both_nan = expected.is_nan() && observed.is_nan();
+                    fit &= both_nan || error <= bound && error < f64::INFINITY;
                 });
             }
             (Form::Bound { .. }, Expected::Bits(_)) => fit = false,
@@ -234,6 +235,21 @@ mod tests {
             [(8.0, true), (-8.0, true), (9.0, true), (10.0, false), (-10.0, false)]
         {
             assert_eq!(fits(&allowed, DType::F32, 1.0 + units * unit), right, "{units} units");
+        }
+    }
+
+    #[test]
+    fn nan_fits_where_nan_is_expected_alone() {
+        for (value, observed, right) in
+            [(f64::NAN, f64::NAN, true), (f64::NAN, 1.0, false), (1.0, f64::NAN, false)]
+        {
+            let expected = real(&[value]);
+            let allowed = within(DType::F32, &expected, 0.0, &[0.0]);
+            assert_eq!(fits(&allowed, DType::F32, observed), right, "{value} {observed}");
+            let mut bytes = Vec::new();
+            DType::F32.push_bytes(DType::F32.round_from_f64(observed), &mut bytes);
+            let runs = [LiveRun { flat: 0, count: 1, offset: 0, before: 0 }];
+            assert_eq!(allowed.all_fit(&runs, &bytes), right, "{value} {observed}");
         }
     }
 

@@ -2,9 +2,9 @@
 //! kernel may not read is `UNREAD`, one it may not store to `UNWRITABLE`, one it must write first has
 //! no `INIT`; so every stray access is a fault at the instruction that makes it.
 
-use super::{LiveRun, Prepared};
-use contracts::case::{Content, Fill};
-use contracts::dtype::{DType, Poison};
+use super::Prepared;
+use contracts::case::Content;
+use contracts::dtype::Poison;
 use contracts::format::Access;
 use kernels::arena::Arena;
 use ptx_vm::{BufferId, marks};
@@ -48,34 +48,11 @@ pub fn fill(prepared: &Prepared<'_>, poison: Poison, arena: &mut Arena) {
                 }
                 Some(sparse @ Content::Sparse { .. }) => {
                     row.clear();
-                    materialise(sparse, tensor.dtype, run, &mut row);
+                    sparse.append_bytes(tensor.dtype, run.flat..run.flat + run.count, &mut row);
                     memory.write(buffer, run.offset * size, &row);
                 }
                 Some(Content::Derived | Content::Output) | None => {}
             }
         }
-    }
-}
-
-/// Appends the bytes of one run of sparse contents.
-fn materialise(content: &Content, dtype: DType, run: &LiveRun, bytes: &mut Vec<u8>) {
-    let Content::Sparse { fill: Fill::Bits(bits), at } = content else {
-        for flat in run.flat..run.flat + run.count {
-            dtype.push_bytes(content.bits(dtype, flat), bytes);
-        }
-        return;
-    };
-    let size = dtype.size_bytes() as usize;
-    let element = bits.to_le_bytes();
-    if element[..size].iter().all(|byte| *byte == element[0]) {
-        bytes.resize(bytes.len() + size * run.count as usize, element[0]);
-    } else {
-        for _ in 0..run.count {
-            bytes.extend_from_slice(&element[..size]);
-        }
-    }
-    for (flat, bits) in at.range(run.flat..run.flat + run.count) {
-        let start = (flat - run.flat) as usize * size;
-        bytes[start..start + size].copy_from_slice(&bits.to_le_bytes()[..size]);
     }
 }

@@ -269,9 +269,7 @@ fn vote(warp: &mut Warp, what: &Vote, mask: u32) {
     }
     let mut result = |value: u64| {
         if let Some(d) = what.d {
-            for l in lanes(mask) {
-                warp.set(d, l, value);
-            }
+            warp.set_masked(d, mask, value);
         }
     };
     match what.kind {
@@ -311,31 +309,33 @@ fn vote(warp: &mut Warp, what: &Vote, mask: u32) {
             }
         }
         _ => {
-            let all = values(warp);
-            let reduced = lanes(mask)
-                .map(|l| all[l] as u32)
-                .reduce(|x, y| reduce(what.kind, x, y))
-                .unwrap_or(0);
+            let reduced = reduced(what.kind, &warp.words[usize::from(what.a.slot)].0, mask);
             if let Some(d) = what.d {
-                for l in lanes(mask) {
-                    warp.set(d, l, u64::from(reduced));
-                }
+                warp.set_masked(d, mask, u64::from(reduced));
             }
         }
     }
 }
 
-fn reduce(kind: VoteKind, x: u32, y: u32) -> u32 {
+/// One value of the masked lanes'. What to reduce by is asked once, outside the loops; a lane that is not
+/// in the mask stands for what changes nothing.
+fn reduced(kind: VoteKind, all: &[u32; 32], mask: u32) -> u32 {
     match kind {
-        VoteKind::MinU => x.min(y),
-        VoteKind::MaxU => x.max(y),
-        VoteKind::MinS => (x as i32).min(y as i32) as u32,
-        VoteKind::MaxS => (x as i32).max(y as i32) as u32,
-        VoteKind::And => x & y,
-        VoteKind::Or => x | y,
-        VoteKind::Xor => x ^ y,
-        _ => x.wrapping_add(y),
+        VoteKind::MinU => fold(all, mask, u32::MAX, |x, y| x.min(y)),
+        VoteKind::MaxU => fold(all, mask, 0, |x, y| x.max(y)),
+        VoteKind::MinS => fold(all, mask, i32::MAX as u32, |x, y| (x as i32).min(y as i32) as u32),
+        VoteKind::MaxS => fold(all, mask, 1 << 31, |x, y| (x as i32).max(y as i32) as u32),
+        VoteKind::And => fold(all, mask, u32::MAX, |x, y| x & y),
+        VoteKind::Or => fold(all, mask, 0, |x, y| x | y),
+        VoteKind::Xor => fold(all, mask, 0, |x, y| x ^ y),
+        _ => fold(all, mask, 0, u32::wrapping_add),
     }
+}
+
+#[inline(always)]
+fn fold(all: &[u32; 32], mask: u32, neutral: u32, f: impl Fn(u32, u32) -> u32) -> u32 {
+    let lane = |l: usize| if mask >> l & 1 != 0 { all[l] } else { neutral };
+    (0..32).map(lane).fold(neutral, f)
 }
 
 /// Opens barriers that have everyone. Returns whether any opened.

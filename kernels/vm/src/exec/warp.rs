@@ -193,6 +193,20 @@ impl Warp {
         }
     }
 
+    /// Sets a register in the lanes of a mask.
+    #[inline(always)]
+    pub fn set_masked(&mut self, reg: Reg, mask: u32, value: u64) {
+        let slot = usize::from(reg.slot);
+        match reg.class {
+            Class::Predicate => {
+                let p = self.predicates[slot];
+                self.predicates[slot] = if value & 1 != 0 { p | mask } else { p & !mask };
+            }
+            Class::Word if mask == FULL => self.words[slot].0 = [value as u32; 32],
+            _ => lanes(mask).for_each(|lane| self.set(reg, lane, value)),
+        }
+    }
+
     /// Sets a register in every lane.
     pub fn fill(&mut self, reg: Reg, value: u64) {
         let slot = usize::from(reg.slot);

@@ -4,6 +4,7 @@
 pub mod block;
 pub mod boxes;
 pub mod drawn;
+pub mod strictly;
 
 use ptx_vm::{
     BufferId, Coverage, Launch, Limits, Memory, Module, Options, Stats, Stop, launch, marks,
