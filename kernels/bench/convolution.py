@@ -9,7 +9,7 @@ from harness import DTYPES, I64, Comparison, Module, agree, kernel, sets_for
 
 # As the launch functions plan.
 THREADS, TILE_ROWS, TILE_CHANNELS, MANY_ROWS = 128, 32, 4, 16
-NARROW_PROJECTION = 512, 64, 1024  # threads, outputs and channels of a block
+NARROW_PROJECTION = 512, 64, 1024, 137216  # of a block: threads, outputs, channels, shared bytes
 CONVERT_THREADS, PIECE, MOST_BLOCKS_A_SLOT = 256, 8, 1 << 16
 
 
@@ -179,10 +179,10 @@ def draft_conv(options) -> Iterator[Comparison]:
         def ours(index, total=total, rows=rows, inputs=inputs):
             x = inputs[index]
             outputs, of_row = 4 * groups, I64(rows * channels)
-            threads, tile, part = NARROW_PROJECTION
+            threads, tile, part, shared = NARROW_PROJECTION
             parts = -(-channels // part)
             module.launch(
-                f"draft_conv_project_{io}", (parts, -(-outputs // tile)), threads, 0, x["x"], x["w"], x["parts"],
+                f"draft_conv_project_{io}", (parts, -(-outputs // tile)), threads, shared, x["x"], x["w"], x["parts"],
                 of_row, I64(channels), I64(total), rows, channels, outputs,
             )
             blocks = -(-channels // (THREADS * 4)) + -(-outputs // THREADS)

@@ -24,7 +24,6 @@
 // are in a launch, and whether elements of a row travel together, as they do where rows are whole pieces.
 // A thread of the convolution owns a piece of a row.
 #include "element.cuh"
-#include "piece.cuh"
 #include "sequences.cuh"
 #include "tensor_core.cuh"
 
@@ -32,6 +31,7 @@ constexpr int kThreads = 128;
 constexpr int kSides = 2;
 constexpr int kTaps = 2;
 constexpr int kRows = 8;  // of a projection's block at a time
+constexpr int kPartsAsked = 5;
 
 template <int N, typename T>
 __device__ __forceinline__ void load(float (&x)[N], const T* at) {
@@ -76,15 +76,39 @@ struct Coefficients {
   __device__ __forceinline__ T* place(i64 row) const {
     return given + Place(row, rows).at(stride, outputs);
   }
-  __device__ __forceinline__ T sum(i64 row, int output) const {
+  // N coefficients `apart` from one another, as they are stored; parts are asked for several at a time.
+  template <int N>
+  __device__ __forceinline__ void sum(float (&whole)[N], i64 row, int output, int apart) const {
     const float* const first = parts + row * outputs + output;
-    float whole = __ldg(first);
-#pragma unroll 4
-    for (int part = 1; part < count; ++part) whole += __ldg(first + part * all_rows * outputs);
-    return narrow<T>(whole);
+#pragma unroll
+    for (int i = 0; i < N; ++i) whole[i] = 0.0f;
+#pragma unroll 1
+    for (int part = 0; part < count; part += kPartsAsked) {
+      float asked[kPartsAsked][N];
+#pragma unroll
+      for (int j = 0; j < kPartsAsked; ++j) {
+        const float* const from = first + (part + j) * all_rows * outputs;
+#pragma unroll
+        for (int i = 0; i < N; ++i) asked[j][i] = part + j < count ? __ldg(from + i * apart) : 0.0f;
+      }
+#pragma unroll
+      for (int j = 0; j < kPartsAsked; ++j) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) whole[i] += asked[j][i];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) whole[i] = widen(narrow<T>(whole[i]));
   }
-  __device__ __forceinline__ float of(i64 row, const T* of_row, int output) const {
-    return widen(parts == nullptr ? __ldg(of_row + output) : sum(row, output));
+  // Of the taps of a group, of which this is the first.
+  __device__ __forceinline__ void taps(float (&said)[kTaps], i64 row, const T* of_row, int output,
+                                       int of_tap) const {
+    if (parts == nullptr) {
+#pragma unroll
+      for (int tap = 0; tap < kTaps; ++tap) said[tap] = widen(__ldg(of_row + output + tap * of_tap));
+    } else {
+      sum(said, row, output, of_tap);
+    }
   }
 };
 
@@ -102,7 +126,9 @@ __device__ __forceinline__ void draft_conv(const T* __restrict__ x, const T* __r
     const int output = c / N - own_blocks * kThreads;
     if (output >= coef.outputs) return;
     for (i64 at = blockIdx.y; at < coef.all_rows; at += gridDim.y) {
-      coef.place(at)[output] = coef.sum(at, output);
+      float whole[1];
+      coef.sum(whole, at, output, 0);
+      coef.place(at)[output] = narrow<T>(whole[0]);
     }
     return;
   }
@@ -124,9 +150,7 @@ __device__ __forceinline__ void draft_conv(const T* __restrict__ x, const T* __r
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       if (i == 0 || (c + i) % group == 0) {
-        const int of_group = side * of_side + (c + i) / group;
-        said[0] = coef.of(at, of_row, of_group);
-        said[1] = coef.of(at, of_row, of_group + of_tap);
+        coef.taps(said, at, of_row, side * of_side + (c + i) / group, of_tap);
       }
       out[i] = __fmul_rn(own[0][i] + said[0], now[i]);
       if (!is_first) out[i] = fmaf(own[1][i] + said[1], before[i], out[i]);
@@ -206,59 +230,97 @@ __device__ __forceinline__ void project_f32(const float* __restrict__ x,
 }
 
 // The projection of 16-bit types, by tensor cores. A warp has a slab of the weights, 32 outputs by 128
-// columns, in registers, and all rows go by it, eight at a time: every weight is read once. A block's
-// warps are two slabs of outputs by eight of columns, and those are a part. An output's sum has one
-// order: its slab's products, sixteen columns each, in turn, then the slabs' sums, then the parts'.
-constexpr int kSlabTiles = 2;  // of outputs, as many as a product has rows
+// columns, in registers, and all rows go by it, 32 at a time from shared memory: every weight is read
+// once. A block's warps are two slabs of outputs by eight of columns, and those are a part. An output's
+// sum has one order: its slab's products, sixteen columns each, in turn, then the slabs' sums, then the
+// parts'.
+constexpr int kSlabTiles = 2;  // of outputs, as many as a product has
 constexpr int kTileOutputs = 16;
-constexpr int kSlabPieces = 4;    // of columns, a thread's eight and its three neighbours'
+constexpr int kSlabPieces = 4;  // of columns, a lane's eight and its three neighbours'
 constexpr int kPieceColumns = 32;
 constexpr int kOutputSlabs = 2, kColumnSlabs = 8;  // of a block
 constexpr int kSlabOutputs = kSlabTiles * kTileOutputs;
 constexpr int kSlabColumns = kSlabPieces * kPieceColumns;
 constexpr int kPartOutputs = kOutputSlabs * kSlabOutputs;
-constexpr int kProjectThreads = 32 * kOutputSlabs * kColumnSlabs;
+constexpr int kPartColumns = kColumnSlabs * kSlabColumns;
+constexpr int kProjectWarps = kOutputSlabs * kColumnSlabs;
+constexpr int kProjectThreads = 32 * kProjectWarps;
+constexpr int kRowTiles = 4, kStepRows = kRowTiles * kRows;
+static_assert(kProjectThreads == kRows * kPartOutputs, "a thread has a sum of every tile of rows");
+
+// Dynamic: a step's rows of x, then its sums of every slab. Half a line more than a row's columns, and
+// four more than outputs, for other banks.
+constexpr unsigned kStagedRowBytes = kPartColumns * 2 + 64;
+using SlabSums = float[kStepRows][kPartOutputs + 4];
+extern __shared__ __align__(16) unsigned char s_project[];
 
 // Eight elements of a row as words, of which the row may have only so many left: then the others are
 // zeros. Those of a whole row are all there or none is.
 template <bool kWhole, typename T>
 __device__ __forceinline__ uint4 load_eight(const T* at, int left) {
-  if (left <= 0) return make_uint4(0, 0, 0, 0);
   if constexpr (kWhole) {
-    return __ldg(reinterpret_cast<const uint4*>(at));
+    return left > 0 ? __ldg(reinterpret_cast<const uint4*>(at)) : make_uint4(0, 0, 0, 0);
   } else {
-    Piece<T> piece;
-    piece.load_some(at, left);
-    return piece.narrowed();
+    unsigned words[4] = {};
+#pragma unroll
+    for (int i = 0; i < kCopyElements; ++i) {
+      if (i < left) words[i / 2] |= __ldg(reinterpret_cast<const unsigned short*>(at) + i)
+                                   << i % 2 * 16;
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
   }
 }
+
+// A warp's rows of a step, up to a whole tile of rows and so many columns; zeros for what there is not.
+template <bool kWhole, typename T>
+struct RowsOfX {
+  const T* x;
+  i64 stride, all_rows;
+  int rows, channels, first_column, columns;
+
+  __device__ __forceinline__ void stage(unsigned to, i64 row) const {
+    const bool is_live = row < all_rows;
+    const T* const from = x + Place(is_live ? row : 0, rows).at(stride, channels) + first_column;
+    const int left = is_live ? channels - first_column : 0;
+    if constexpr (kWhole) {
+      for (int k = threadIdx.x % 32 * kCopyElements; k < columns; k += 32 * kCopyElements) {
+        copy_async(to + k * 2, k < left ? from + k : x, k < left ? kCopyBytes : 0);
+      }
+    } else {
+      for (int k = threadIdx.x % 32; k < columns; k += 32) {
+        const auto* const element = reinterpret_cast<const unsigned short*>(from) + k;
+        store_shared_half(to + k * 2, k < left ? __ldg(element) : 0);
+      }
+    }
+  }
+  __device__ __forceinline__ void stage_step(unsigned to, i64 first) const {
+    for (int row = threadIdx.x / 32; row < kStepRows; row += kProjectWarps) {
+      if (first + row / kRows * kRows < all_rows) stage(to + row * kStagedRowBytes, first + row);
+    }
+  }
+};
 
 template <bool kWhole, typename T>
 __device__ __forceinline__ void project(const T* __restrict__ x, const T* __restrict__ w,
                                         float* __restrict__ parts, i64 x_stride, i64 w_stride,
                                         i64 all_rows, int rows, int channels, int outputs) {
-  // Four more than outputs, for other banks.
-  __shared__ float s_sum[2][kColumnSlabs][kRows][kPartOutputs + 4];
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  SlabSums* const s_sum = reinterpret_cast<SlabSums*>(s_project + kStepRows * kStagedRowBytes);
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int own_row = lane / 4, own_column = lane % 4 * kCopyElements;
-  const int part_output = blockIdx.y * kPartOutputs;
+  const int part_output = blockIdx.y * kPartOutputs, part_column = blockIdx.x * kPartColumns;
   const int slab_output = warp % kOutputSlabs * kSlabOutputs, slab = warp / kOutputSlabs;
-  const int part_column = blockIdx.x * kColumnSlabs * kSlabColumns;
-  const int column = part_column + slab * kSlabColumns + own_column;
-  const int slabs = min((channels - part_column + kSlabColumns - 1) / kSlabColumns, kColumnSlabs);
+  const unsigned left = channels - part_column;
+  const int slabs = min((left + kSlabColumns - 1) / kSlabColumns, static_cast<unsigned>(kColumnSlabs));
   const bool has_slab = slab < slabs && part_output + slab_output < outputs;
+  const RowsOfX<kWhole, T> staged{x,    x_stride, all_rows,    rows,
+                                  channels, part_column, slabs * kSlabColumns};
+  const unsigned s_rows = shared_address(s_project);
+  staged.stage_step(s_rows, 0);
 
-  // Words of a row: the first product's columns are those of the first two words, the second's those
-  // of the others, of weights and rows alike.
-  uint4 upper[kSlabTiles][kSlabPieces], lower[kSlabTiles][kSlabPieces], of_row[kSlabPieces];
-  const auto ask = [&](i64 row) {
-    const T* const from = x + Place(row, rows).at(x_stride, channels);
-#pragma unroll
-    for (int piece = 0; piece < kSlabPieces; ++piece) {
-      const int k = column + piece * kPieceColumns;
-      of_row[piece] = load_eight<kWhole>(from + k, row < all_rows ? channels - k : 0);
-    }
-  };
+  // Words of a lane's eight columns: the first product's columns are those of the first two words, the
+  // second's those of the others, of weights and rows alike.
+  uint4 upper[kSlabTiles][kSlabPieces], lower[kSlabTiles][kSlabPieces];
+  const int slab_column = slab * kSlabColumns + own_column;
   if (has_slab) {
 #pragma unroll
     for (int tile = 0; tile < kSlabTiles; ++tile) {
@@ -266,46 +328,59 @@ __device__ __forceinline__ void project(const T* __restrict__ x, const T* __rest
       const T* const from = w + output * w_stride;
 #pragma unroll
       for (int piece = 0; piece < kSlabPieces; ++piece) {
-        const int k = column + piece * kPieceColumns;
+        const int k = part_column + slab_column + piece * kPieceColumns;
         upper[tile][piece] = load_eight<kWhole>(from + k, output < outputs ? channels - k : 0);
         lower[tile][piece] = load_eight<kWhole>(from + kRows * w_stride + k,
                                                 output + kRows < outputs ? channels - k : 0);
       }
     }
-    ask(own_row);
   }
 
-  int turn = 0;
-  for (i64 first = 0; first < all_rows; first += kRows, turn ^= 1) {
+  for (i64 first = 0; first < all_rows; first += kStepRows) {
+    copies_arrive();
+    __syncthreads();  // the rows are there, and the sums before are read
     if (has_slab) {
-      float sum[kSlabTiles][4] = {};
+      float sum[kRowTiles][kSlabTiles][4] = {};
+      const unsigned own_rows = s_rows + own_row * kStagedRowBytes + slab_column * 2;
 #pragma unroll
       for (int piece = 0; piece < kSlabPieces; ++piece) {
-        const uint4 right = of_row[piece];
 #pragma unroll
-        for (int tile = 0; tile < kSlabTiles; ++tile) {
-          const uint4 above = upper[tile][piece], below = lower[tile][piece];
-          multiply<T>(sum[tile], {above.x, below.x, above.y, below.y}, right.x, right.y);
-          multiply<T>(sum[tile], {above.z, below.z, above.w, below.w}, right.z, right.w);
+        for (int at = 0; at < kRowTiles; ++at) {
+          if (first + at * kRows >= all_rows) break;
+          unsigned right[4];
+          load_shared4(right, own_rows + at * kRows * kStagedRowBytes + piece * kPieceColumns * 2);
+#pragma unroll
+          for (int tile = 0; tile < kSlabTiles; ++tile) {
+            const uint4 above = upper[tile][piece], below = lower[tile][piece];
+            multiply<T>(sum[at][tile], {above.x, below.x, above.y, below.y}, right[0], right[1]);
+            multiply<T>(sum[at][tile], {above.z, below.z, above.w, below.w}, right[2], right[3]);
+          }
         }
       }
-      if (first + kRows < all_rows) ask(first + kRows + own_row);
 #pragma unroll
-      for (int tile = 0; tile < kSlabTiles; ++tile) {
-        const int output = slab_output + tile * kTileOutputs + own_row, row = lane % 4 * 2;
-        s_sum[turn][slab][row][output] = sum[tile][0];
-        s_sum[turn][slab][row + 1][output] = sum[tile][1];
-        s_sum[turn][slab][row][output + kRows] = sum[tile][2];
-        s_sum[turn][slab][row + 1][output + kRows] = sum[tile][3];
+      for (int at = 0; at < kRowTiles; ++at) {
+        if (first + at * kRows >= all_rows) break;
+        const int row = at * kRows + lane % 4 * 2;
+#pragma unroll
+        for (int tile = 0; tile < kSlabTiles; ++tile) {
+          const int output = slab_output + tile * kTileOutputs + own_row;
+          s_sum[slab][row][output] = sum[at][tile][0];
+          s_sum[slab][row + 1][output] = sum[at][tile][1];
+          s_sum[slab][row][output + kRows] = sum[at][tile][2];
+          s_sum[slab][row + 1][output + kRows] = sum[at][tile][3];
+        }
       }
     }
-    // The slabs' sums are there; and what is read of the turn before is read before the next is written.
-    __syncthreads();
-    for (int at = threadIdx.x; at < kRows * kPartOutputs; at += kProjectThreads) {
-      const int row = at / kPartOutputs, output = at % kPartOutputs;
-      if (first + row >= all_rows || part_output + output >= outputs) continue;
-      float whole = s_sum[turn][0][row][output];
-      for (int other = 1; other < slabs; ++other) whole += s_sum[turn][other][row][output];
+    __syncthreads();  // the slabs' sums are there, and the rows are read
+    if (first + kStepRows < all_rows) staged.stage_step(s_rows, first + kStepRows);
+    const int output = threadIdx.x % kPartOutputs;
+    if (part_output + output >= outputs) continue;
+#pragma unroll
+    for (int at = 0; at < kRowTiles; ++at) {
+      const int row = at * kRows + threadIdx.x / kPartOutputs;
+      if (first + row >= all_rows) break;
+      float whole = s_sum[0][row][output];
+      for (int other = 1; other < slabs; ++other) whole += s_sum[other][row][output];
       parts[(blockIdx.x * all_rows + first + row) * outputs + part_output + output] = whole;
     }
   }

@@ -27,6 +27,8 @@ const NARROW_THREADS: u32 = 512;
 const NARROW_OUTPUTS: u32 = 64;
 const NARROW_CHANNELS: u32 = 1024;
 const NARROW_PIECE: u64 = 8;
+/// A step of 32 rows with half a line more each, and its sums of eight slabs, four more than outputs each.
+const NARROW_SHARED: u32 = 32 * (2 * NARROW_CHANNELS + 64) + 8 * 32 * 4 * (NARROW_OUTPUTS + 4);
 
 /// Checks x and y `[blocks, rows, H]` (f32, f16 or bf16), base `[2, 2, H]` and coef
 /// `[blocks, rows, 2, 2, G]` of their type, `H` a multiple of `G`, and the options
@@ -171,11 +173,13 @@ struct Stage {
 
 fn project(dtype: DType, in_pieces: bool, sizes: &Sizes, strides: &Strides) -> Launch {
     let outputs = sizes.outputs().unsigned_abs();
-    let (by_element, threads, grid) = match dtype {
-        DType::F32 => ("_single", THREADS, [outputs / F32_OUTPUTS, sizes.row_blocks(F32_ROWS), 1]),
+    let (by_element, threads, dynamic_shared_bytes, grid) = match dtype {
+        DType::F32 => {
+            ("_single", THREADS, 0, [outputs / F32_OUTPUTS, sizes.row_blocks(F32_ROWS), 1])
+        }
         _ => {
             let grid = [sizes.parts(dtype), outputs.div_ceil(NARROW_OUTPUTS), 1];
-            ("_elements", NARROW_THREADS, grid)
+            ("_elements", NARROW_THREADS, NARROW_SHARED, grid)
         }
     };
     let suffix = if in_pieces { "" } else { by_element };
@@ -184,7 +188,7 @@ fn project(dtype: DType, in_pieces: bool, sizes: &Sizes, strides: &Strides) -> L
         entry: format!("draft_conv_project_{}{suffix}", dtype.name()).into(),
         grid,
         block: [threads, 1, 1],
-        dynamic_shared_bytes: 0,
+        dynamic_shared_bytes,
         arguments: vec![
             Argument::Tensor("x"),
             Argument::Tensor("w"),
