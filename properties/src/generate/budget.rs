@@ -2,9 +2,9 @@
 //! and a case over its budget gives up size in one decision after another, in an order drawn per
 //! case. Every decision is kept in some order, so no edge becomes impossible.
 
-use super::Source;
 use super::plan::Step;
 use super::structure::Caps;
+use super::{Source, wish};
 use crate::choices::Path;
 use crate::values::MATERIALISED_ELEMENTS;
 use contracts::CaseScope;
@@ -30,7 +30,9 @@ impl Source<'_> {
             return Ok(());
         }
         let path = Path::new("budget");
-        let budget = self.plan.unit.saturating_mul(budget_units(self.choices.choose(path, 64)));
+        let drawn = budget_units(self.choices.choose(path, 64));
+        let units = self.wish.map_or(drawn, |_| drawn.max(wish::least_units(attempt)));
+        let budget = self.plan.unit.saturating_mul(units);
         let mut work = self.work(case);
         if work <= budget {
             return Ok(());

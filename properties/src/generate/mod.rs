@@ -7,6 +7,7 @@ mod contents;
 mod layouts;
 mod plan;
 mod structure;
+mod wish;
 
 pub use complete::{complete, first_scalar};
 
@@ -18,6 +19,7 @@ use contracts::expr::Expr;
 use contracts::format::{Access, By, Contract, Fixture, List};
 use plan::Plan;
 use std::fmt;
+use wish::Wish;
 
 /// A case and what to examine of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +63,8 @@ const FEW_PLACES: i64 = 64;
 /// As rare as one gets.
 const RAREST_FIXTURE: i64 = 64;
 
-/// Draws a case: one in eight completes a fixture, large ones less often; the others are free.
+/// Draws a case: one in eight completes a fixture, large ones less often; some of the others begin
+/// with a wish for what is seldom met; the rest is free.
 pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discard> {
     let path = Path::new("fixture");
     let fixtures = &subject.contract.fixtures;
@@ -74,7 +77,8 @@ pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discar
             fixture = None;
         }
     }
-    let case = assemble(subject.contract, fixture, false, choices)?;
+    let wish = if fixture.is_none() { Wish::draw(subject.contract, choices) } else { None };
+    let case = assemble(subject.contract, Given { fixture, wish, production: false }, choices)?;
     let examine = Examine::draw(subject.contract, choices);
     Ok(Draw::of(case, examine))
 }
@@ -84,7 +88,7 @@ pub fn draw_unbound(
     contract: &'static Contract,
     choices: &mut dyn Choices,
 ) -> Result<Case, Discard> {
-    assemble(contract, None, false, choices)
+    assemble(contract, Given::default(), choices)
 }
 
 /// One in so many of a fixture's turns is taken, by the sizes of what the kernel reads. A few places of a
@@ -127,7 +131,9 @@ pub fn draw_fixture(
             known.join(", ")
         )));
     };
-    assemble(contract, Some(assigned), production.is_some(), choices)
+    let production = production.is_some();
+    let given = Given { fixture: Some(assigned), wish: None, production };
+    assemble(contract, given, choices)
 }
 
 /// Completes an assignment that stands in no contract, within the bounds of a free draw.
@@ -136,7 +142,8 @@ pub fn draw_assigned(
     assigned: &Fixture,
     choices: &mut dyn Choices,
 ) -> Result<Case, Discard> {
-    assemble(subject.contract, Some(assigned), false, choices)
+    let given = Given { fixture: Some(assigned), ..Given::default() };
+    assemble(subject.contract, given, choices)
 }
 
 /// Features drawn once a case: each is off in about half of all cases, so that they occur alone and
@@ -162,6 +169,19 @@ impl Swarm {
     fn has(self, feature: Swarm) -> bool {
         self.0 & feature.0 != 0
     }
+
+    fn without<const N: usize>(self, features: [Swarm; N]) -> Swarm {
+        Swarm(features.iter().fold(self.0, |left, feature| left & !feature.0))
+    }
+}
+
+/// What is decided before a draw begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct Given<'a> {
+    fixture: Option<&'a Fixture>,
+    wish: Option<Wish<'a>>,
+    /// Whether sizes are the fixture's own, however large.
+    production: bool,
 }
 
 /// What one draw works with.
@@ -169,6 +189,8 @@ struct Source<'a> {
     contract: &'a Contract,
     plan: &'a Plan,
     fixture: Option<&'a Fixture>,
+    /// What is to hold, until it is given up.
+    wish: Option<Wish<'a>>,
     /// Whether sizes are a fixture's own, however large.
     production: bool,
     swarm: Swarm,
@@ -177,15 +199,19 @@ struct Source<'a> {
 
 fn assemble(
     contract: &'static Contract,
-    fixture: Option<&Fixture>,
-    production: bool,
+    given: Given<'_>,
     choices: &mut dyn Choices,
 ) -> Result<Case, Discard> {
     let plan = Plan::of(contract);
-    let swarm = Swarm::draw(choices);
-    let mut source = Source { contract, plan: &plan, fixture, production, swarm, choices };
+    let drawn = Swarm::draw(choices);
+    let Given { fixture, wish, production } = given;
+    let swarm = wish.map_or(drawn, |wish| wish.narrowed(drawn));
+    let mut source = Source { contract, plan: &plan, fixture, wish, production, swarm, choices };
     let mut refused = String::new();
     for attempt in 0..ATTEMPTS {
+        if attempt == wish::ATTEMPTS {
+            (source.wish, source.swarm) = (None, drawn);
+        }
         match source.structure(attempt) {
             Ok(mut case) => {
                 source.layouts(&mut case);
@@ -204,5 +230,7 @@ fn section(name: &str, attempt: usize) -> Path {
     if attempt == 0 { path } else { path.child("again").index(attempt) }
 }
 
+#[cfg(test)]
+mod often;
 #[cfg(test)]
 mod tests;

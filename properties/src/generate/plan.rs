@@ -91,6 +91,7 @@ fn smallest_work(contract: &Contract, plan: &Plan) -> u64 {
         contract,
         plan,
         fixture: None,
+        wish: None,
         production: true,
         swarm: Swarm(0),
         choices: &mut First,

@@ -54,6 +54,11 @@ impl Source<'_> {
                 return Err(format!("variants.{name} is not available"));
             }
         }
+        if let Some(wish) = self.wish
+            && !wish.is_met(contract, &case).map_err(|e| of("wish", &e))?
+        {
+            return Err("what was wished for does not hold".to_owned());
+        }
         Ok(case)
     }
 
@@ -76,7 +81,8 @@ impl Source<'_> {
             schedule: Schedule::InOrder,
             tensors: Decisions::with_capacity(contract.tensors.len()),
         };
-        let path = section("dtypes", attempt);
+        // Whose wish would be met more easily by one type than by another keeps the one drawn.
+        let path = section("dtypes", if self.wish.is_some() { 0 } else { attempt });
         for (name, types) in &contract.dtypes {
             let assigned = fixture.and_then(|f| f.dtypes.get(name)).copied();
             let dtype = assigned.or_else(|| pick(self.choices, path.child(name), types).copied());
@@ -94,10 +100,13 @@ impl Source<'_> {
         }
         let path = section("variants", attempt);
         for (name, variant) in &contract.variants {
-            let assigned = fixture.and_then(|f| f.variants.get(name));
-            let word = assigned.or_else(|| pick(self.choices, path.child(name), &variant.values));
+            let assigned = fixture.and_then(|f| f.variants.get(name)).map(|word| word.0.as_str());
+            let assigned = assigned.or_else(|| self.wish.and_then(|wish| wish.word(name)));
+            let word = assigned.or_else(|| {
+                pick(self.choices, path.child(name), &variant.values).map(|word| word.0.as_str())
+            });
             let word = word.ok_or_else(|| format!("variants.{name} is empty"))?;
-            case.variants.insert(name.clone(), word.0.clone());
+            case.variants.insert(name.clone(), word.to_owned());
         }
         if self.choices.choose(Path::new("poison"), 2) == 1 {
             case.poison = Poison::Signalling;
