@@ -259,6 +259,13 @@ pub(crate) fn check_values(contract: &Contract, path: &str, values: &[Values]) -
                 low <= high && low.is_finite() && high.is_finite() && *count > 0
             }
             Values::Contenders(most) => *most > 0,
+            Values::Comb { every, width, values, .. } => {
+                !values.is_empty()
+                    && values.iter().all(|value| value.0.is_finite())
+                    && !every.is_empty()
+                    && *width > 0
+                    && every.iter().all(|every| every >= width)
+            }
             Values::Masked { survivors } => !survivors.is_empty(),
             Values::Planted { at, .. } => !at.is_empty(),
             Values::Runs(values) => !values.is_empty(),

@@ -9,6 +9,7 @@ from harness import DTYPES, I64, Comparison, Module, agree, kernel, sets_for
 
 # As the launch functions plan.
 THREADS, TILE_ROWS, TILE_CHANNELS, MANY_ROWS = 128, 32, 4, 16
+NARROW_PROJECTION = 512, 64, 1024, 137216  # of a block: threads, outputs, channels, shared bytes
 CONVERT_THREADS, PIECE, MOST_BLOCKS_A_SLOT = 256, 8, 1 << 16
 
 
@@ -170,21 +171,25 @@ def draft_conv(options) -> Iterator[Comparison]:
                 w=(channels**-0.5 * torch.randn(4 * groups, channels, device=device)).to(dtype),
                 coef=torch.empty(batch, rows, 2, 2, groups, device=device, dtype=dtype),
                 y=torch.empty(batch, rows, channels, device=device, dtype=dtype),
+                parts=torch.empty(-(-channels // NARROW_PROJECTION[2]), total, 4 * groups, device=device),
             )
             for _ in range(sets)
         ]
 
         def ours(index, total=total, rows=rows, inputs=inputs):
             x = inputs[index]
-            of_coef = rows * 4 * groups
+            outputs, of_row = 4 * groups, I64(rows * channels)
+            threads, tile, part, shared = NARROW_PROJECTION
+            parts = -(-channels // part)
             module.launch(
-                f"draft_conv_project_{io}", (groups, -(-total // 8)), THREADS, 0, x["x"], x["w"], x["coef"],
-                I64(rows * channels), I64(channels), I64(of_coef), I64(total), rows, channels, 4 * groups,
+                f"draft_conv_project_{io}", (parts, -(-outputs // tile)), threads, shared, x["x"], x["w"], x["parts"],
+                of_row, I64(channels), I64(total), rows, channels, outputs,
             )
+            blocks = -(-channels // (THREADS * 4)) + -(-outputs // THREADS)
             module.launch(
-                f"draft_conv_{io}", (-(-channels // (THREADS * 4)), total), THREADS, 0, x["x"], x["base"], x["coef"], None,
-                x["y"], I64(rows * channels), I64(of_coef), I64(0), I64(rows * channels), I64(total), rows, channels,
-                channels // groups, 0,
+                f"draft_conv_{io}", (blocks, total), THREADS, 0, x["x"], x["base"], x["coef"], x["parts"], None,
+                x["y"], of_row, I64(rows * outputs), I64(0), of_row, I64(total), rows, channels,
+                channels // groups, 0, parts,
             )
 
         def torch_arm(index, function, batch=batch, rows=rows, inputs=inputs):

@@ -5,22 +5,34 @@ mod support;
 use contracts::dtype::DType;
 use contracts::format::ErrorKind;
 use kernels::call::Call;
-use kernels::launch::Argument;
+use kernels::launch::{Argument, Plan};
 use support::calls::{conv, convert, draft};
 use support::{edit, plan, refuses, set_word};
 
 #[test]
 fn a_drafting_convolution_is_refused_argument_by_argument() {
     let good = draft(DType::BF16, 5120, 320);
-    let launches = plan("draft_conv", &good).expect("legal").launches;
-    assert_eq!(launches[0].grid, [320, 3, 1], "four outputs, eight rows");
-    assert_eq!(launches[1].grid, [10, 24, 1], "512 channels, a row");
-    assert_eq!(launches[1].arguments[12..], [Argument::I32(16), Argument::I32(0)]);
+    let Plan { launches, scratch } = plan("draft_conv", &good).expect("legal");
+    assert_eq!(launches[0].grid, [5, 20, 1], "1024 channels, 64 outputs");
+    assert_eq!(
+        launches[1].grid,
+        [10 + 10, 24, 1],
+        "512 channels, 128 coefficients to store, a row"
+    );
+    assert_eq!(launches[1].arguments[13..], [16, 0, 5].map(Argument::I32));
+    assert_eq!(scratch[0].shape, [5, 24, 1280], "a sum of every part");
+    let wide = plan("draft_conv", &draft(DType::F32, 5120, 320)).expect("legal");
+    assert_eq!(wide.launches[0].grid, [320, 3, 1], "four outputs, eight rows");
+    assert_eq!(wide.scratch[0].shape, [1, 24, 1280]);
     refuses("draft_conv", &good, ErrorKind::Shape, "stage", |call| {
         set_word(call, "stage", "begin");
     });
     refuses("draft_conv", &good, ErrorKind::Shape, "coef", |call| edit(call, "coef").shape[4] = 3);
     refuses("draft_conv", &good, ErrorKind::Shape, "coef", |call| edit(call, "coef").shape[4] = 0);
+    refuses("draft_conv", &draft(DType::BF16, 1 << 20, 1), ErrorKind::Shape, "coef", |call| {
+        edit(call, "coef").shape[4] = 1 << 20;
+        edit(call, "w").shape[0] = 4 << 20;
+    });
     refuses("draft_conv", &good, ErrorKind::Shape, "w", |call| edit(call, "w").shape[0] = 640);
     refuses("draft_conv", &good, ErrorKind::Dtype, "coef", |call| {
         edit(call, "coef").dtype = DType::F32;
@@ -34,11 +46,17 @@ fn a_drafting_convolution_is_refused_argument_by_argument() {
     let mut moved = good.clone();
     edit(&mut moved, "w").offset_bytes = 2;
     let launches = plan("draft_conv", &moved).expect("legal").launches;
-    assert_eq!(launches[0].entry, "draft_conv_project_bf16_single");
+    assert_eq!(launches[0].entry, "draft_conv_project_bf16_elements");
     assert_eq!(launches[1].entry, "draft_conv_bf16");
+    let fours = plan("draft_conv", &draft(DType::BF16, 5124, 3)).expect("legal").launches;
+    assert_eq!(fours[0].entry, "draft_conv_project_bf16_elements", "no whole eights");
+    assert_eq!(fours[1].entry, "draft_conv_bf16");
     let mut finish = good;
     set_word(&mut finish, "stage", "finish");
-    assert_eq!(plan("draft_conv", &finish).expect("legal").launches.len(), 1);
+    let Plan { launches, scratch } = plan("draft_conv", &finish).expect("legal");
+    assert_eq!((launches.len(), scratch.len()), (1, 0));
+    assert_eq!(launches[0].grid, [10, 24, 1]);
+    assert_eq!(launches[0].arguments[3], Argument::Null, "coefficients are given");
     for name in ["x", "y", "coef", "residual"] {
         edit(&mut finish, name).shape[0] = 0;
     }

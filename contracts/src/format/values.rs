@@ -94,6 +94,19 @@ pub enum Values {
     /// by side from a drawn place on. Which of a row's elements wins, and what it leaves behind, differs
     /// from row to row.
     Contenders(u64),
+    /// Teeth above the rest of the row, from a drawn place on: one position of every vector, or all that
+    /// one thread looks at, when the distance is a vector's or a block's. Half of the rows have one value
+    /// in all teeth.
+    Comb {
+        /// Elements from tooth to tooth, one of these a row; 1 is the whole row.
+        every: Vec<u64>,
+        /// Elements of a tooth.
+        width: u64,
+        /// Values of a tooth's elements.
+        values: Vec<Number>,
+        /// Teeth' first elements that are missing, at most.
+        gaps: u64,
+    },
     /// One value at named places of each row, N(0,1) elsewhere.
     Planted {
         /// The value.

@@ -49,7 +49,7 @@ struct Stretch {
     const unsigned long long address = reinterpret_cast<unsigned long long>(row + begin);
     const int past = static_cast<int>(address & 15u) / static_cast<int>(sizeof(T));
     body = begin + min((kElements - past) % kElements, end - begin);
-    vectors = (end - body) / kElements;
+    vectors = static_cast<int>(static_cast<unsigned>(end - body) / kElements);  // not negative
     const int tail = body + vectors * kElements;
     const int head_thread = threadIdx.x, tail_thread = static_cast<int>(threadIdx.x) - 16;
     end_index = -1;

@@ -1,14 +1,15 @@
 // The rows of a speculative round without a write to the state: what each row would do to it is stashed,
 // and the rows that were accepted are folded into the state once it is known how many they are.
 //
-// clear, before every round in the same graph: engaged[n] = 0 for every sequence n.
-//
 // verify, per sequence n and value head hv, with S the [Dv, Dk] block of slot slot_of[n], which it
 // only reads, and t its rows cu_seqlens[n] to cu_seqlens[n + 1] in order:
 //
 //   S~ = alpha_t S    m = S~ k_t    delta_t = beta_t (v_t - m)    S = S~ + delta_t k_t^T    o_t = scale S q_t
 //
-// and alpha_t, delta_t and k_t, in f32 as they were used, go to the stash; engaged[n] = 1.
+// and alpha_t, delta_t and k_t, in f32 as they were used, go to the stash; engaged[n] = 1, and 0 for
+// padding, so that no word is left from the round before.
+//
+// clear, before a round that gdn_verify runs instead: engaged[n] = 0 for every sequence n.
 //
 // fold, with c = min(accepted[n], rows of n): if engaged[n], S = alpha_t S + delta_t k_t^T over the first
 // c rows; if not, the round left its states in snap and has the last in the slot, and the slot gets the
@@ -115,8 +116,8 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
     const i64 slot = __ldg(call.slot_of + n);
     const i64 begin = row_offset(call.cu_seqlens, call.cu_is_i64, n);
     const i64 end = row_offset(call.cu_seqlens, call.cu_is_i64, n + 1);
+    if (stashes_gates && tile.head == 0 && threadIdx.x == 0) call.engaged[n] = slot >= 0;
     if (slot < 0) continue;
-    if (stashes_gates && tile.head == 0 && threadIdx.x == 0) call.engaged[n] = 1;
     const int count = static_cast<int>(end - begin);
     if (count == 0) continue;
     const S* const live = call.s + slot * call.s_stride + tile.own_row;

@@ -108,8 +108,9 @@ __device__ __forceinline__ void publish(Best best, const T* __restrict__ x_row, 
   float value = __uint_as_float(0x7fffffffu);
   const bool in_vector = lane < Stretch<T>::kElements && best.index < columns - lane;
   if (in_vector && !none) value = widen(x_row[index]);
-  const bool is_best = none ? lane == 0 : key_of(value) == best.key;
-  const unsigned found = __ballot_sync(kFullWarp, is_best && (none || in_vector));
+  // Of no number any lane may tell.
+  const bool is_best = none || (in_vector && key_of(value) == best.key);
+  const unsigned found = __ballot_sync(kFullWarp, is_best);
   if (lane != __ffs(found) - 1) return;
   ids[row] = index;
   if (values != nullptr) values[row] = value;

@@ -45,7 +45,7 @@ struct Shared {
 struct Shape {
   int k;
   int pool;  // candidates that are pooled at most; at least k
-  int tops;  // of every warp's largest keys are ranked; the warps' together at least k
+  int tops;  // of every warp's largest keys, at most one a lane, are ranked; together at least k
 };
 
 // What a thread remembers of its elements.
@@ -156,7 +156,8 @@ __device__ __forceinline__ void ranked(const u64* list, int count, F f) {
   }
 }
 
-// floor_key = a key that at least k elements reach, or all; top_key = the largest.
+// floor_key = a key that at least k elements reach, or all; top_key = the largest. No lane's largest is
+// below the key of -inf and none is offered twice, so neither key is below it.
 __device__ __forceinline__ void find_floor(unsigned largest, const Shape& shape, Shared& shared) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
 #pragma unroll 1  // each waits for the one before
@@ -169,10 +170,9 @@ __device__ __forceinline__ void find_floor(unsigned largest, const Shape& shape,
       largest = 0;
     }
   }
-  if (threadIdx.x == 0) shared.floor_key = kLowestKey;
   __syncthreads();
   ranked(shared.tops, warps * shape.tops, [&](int rank, u64 top) {
-    if (rank == shape.k - 1) shared.floor_key = max(key_part(top), kLowestKey);
+    if (rank == shape.k - 1) shared.floor_key = key_part(top);
     if (rank == 0) shared.top_key = key_part(top);
   });
   __syncthreads();

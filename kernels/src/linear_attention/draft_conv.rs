@@ -1,10 +1,11 @@
 //! The drafting model's grouped dynamic convolution: see `cuda/linear_attention/draft_conv.cu`.
-//! Before a sublayer: the projection of coefficients where it is asked for, then the convolution. After
-//! it: the convolution alone.
+//! Before a sublayer: the projection of coefficients where it is asked for, which leaves sums over parts of
+//! the channels, then the convolution, which adds them. After it: the convolution alone. How the channels
+//! are parted tells nothing of the rows, so a block's bits are its own.
 
 use super::gated_delta::{IO, count, one_of, stride};
 use crate::call::{Call, Rejection, TensorArg};
-use crate::launch::{Argument, Launch, Plan};
+use crate::launch::{Argument, Launch, Plan, Scratch};
 use contracts::dtype::DType;
 use contracts::format::ErrorKind;
 
@@ -14,11 +15,20 @@ const SIDES: u64 = 2;
 const TAPS: u64 = 2;
 /// Elements a thread loads and stores together where it can.
 const PIECE: u64 = 4;
-/// Outputs and rows a block of the projection owns.
-const OUTPUTS: u32 = 4;
-const ROWS: u64 = 8;
 /// Limit of the grid's second axis; blocks take further rows in turn.
-const GRID_LIMIT: u64 = 65_535;
+const GRID_LIMIT: u32 = 65_535;
+
+/// Of the projection of f32: outputs and rows a block owns.
+const F32_OUTPUTS: u32 = 4;
+const F32_ROWS: u64 = 8;
+/// Of the projection of 16-bit types: a block's threads and outputs, the channels of a part, and elements
+/// that are loaded together.
+const NARROW_THREADS: u32 = 512;
+const NARROW_OUTPUTS: u32 = 64;
+const NARROW_CHANNELS: u32 = 1024;
+const NARROW_PIECE: u64 = 8;
+/// A step of 32 rows with half a line more each, and its sums of eight slabs, four more than outputs each.
+const NARROW_SHARED: u32 = 32 * (2 * NARROW_CHANNELS + 64) + 8 * 32 * 4 * (NARROW_OUTPUTS + 4);
 
 /// Checks x and y `[blocks, rows, H]` (f32, f16 or bf16), base `[2, 2, H]` and coef
 /// `[blocks, rows, 2, 2, G]` of their type, `H` a multiple of `G`, and the options
@@ -27,7 +37,7 @@ const GRID_LIMIT: u64 = 65_535;
 ///   sublayer's input: takes w `[4 G, H]` and writes coef, both sides of it, before it is used;
 /// * `residual`: `added` takes residual `[blocks, rows, H]`;
 ///
-/// and plans one launch, or two; none without rows or channels.
+/// and plans one launch, or two with the sums of parts between them; none without rows or channels.
 ///
 /// # Errors
 /// The first argument at fault.
@@ -82,19 +92,39 @@ pub fn plan(call: &Call) -> Result<Plan, Rejection> {
         channels: count("x", "channels", channels)?,
         groups: count("coef", "coefficients a row", SIDES * TAPS * groups)? / (SIDES * TAPS) as i32,
     };
+    if sizes.outputs().unsigned_abs() > GRID_LIMIT * NARROW_OUTPUTS {
+        let most = GRID_LIMIT * NARROW_OUTPUTS;
+        let detail =
+            format!("has {} coefficients a row; at most {most} fit one launch", sizes.outputs());
+        return Err(Rejection::new(ErrorKind::Shape, "coef", detail));
+    }
     if sizes.all_rows == 0 || channels == 0 {
         return Ok(Plan::default());
     }
-    let in_pieces = |tensors: &[Option<&TensorArg>]| {
-        channels.is_multiple_of(PIECE) && tensors.iter().flatten().all(|tensor| is_aligned(tensor))
+    let in_pieces = |piece: u64, tensors: &[Option<&TensorArg>]| {
+        channels.is_multiple_of(piece)
+            && tensors.iter().flatten().all(|tensor| is_aligned(tensor, piece))
     };
-    let mut launches = Vec::new();
+    let mut plan = Plan::default();
     if projects {
-        launches.push(project(x.dtype, in_pieces(&[Some(x), weight]), &sizes, &strides));
+        let piece = if x.dtype == DType::F32 { PIECE } else { NARROW_PIECE };
+        let launch = project(x.dtype, in_pieces(piece, &[Some(x), weight]), &sizes, &strides);
+        plan.launches.push(launch);
+        plan.scratch.push(Scratch {
+            name: "parts",
+            dtype: DType::F32,
+            shape: vec![
+                u64::from(sizes.parts(x.dtype)),
+                sizes.all_rows.unsigned_abs(),
+                SIDES * TAPS * groups,
+            ],
+            zeroed: false,
+        });
     }
-    let pieces = in_pieces(&[Some(x), Some(y), Some(base), residual]);
-    launches.push(convolve(x.dtype, pieces, &sizes, &strides, finishes, adds));
-    Ok(Plan { scratch: Vec::new(), launches })
+    let stage = Stage { parts: projects.then(|| sizes.parts(x.dtype)), finishes, adds };
+    let pieces = in_pieces(PIECE, &[Some(x), Some(y), Some(base), residual]);
+    plan.launches.push(convolve(x.dtype, pieces, &sizes, &strides, &stage));
+    Ok(plan)
 }
 
 /// Distances of two blocks, or of two rows of w, in elements.
@@ -116,33 +146,59 @@ struct Sizes {
 impl Sizes {
     /// Blocks of the second axis, each of which owns so many rows at a time.
     fn row_blocks(&self, rows: u64) -> u32 {
-        self.all_rows.unsigned_abs().div_ceil(rows).min(GRID_LIMIT) as u32
+        self.all_rows.unsigned_abs().div_ceil(rows).min(GRID_LIMIT.into()) as u32
+    }
+
+    /// Coefficients of a row.
+    fn outputs(&self) -> i32 {
+        self.groups * (SIDES * TAPS) as i32
+    }
+
+    /// Parts of the channels over which the projection leaves a sum each.
+    fn parts(&self, dtype: DType) -> u32 {
+        match dtype {
+            DType::F32 => 1,
+            _ => self.channels.unsigned_abs().div_ceil(NARROW_CHANNELS),
+        }
     }
 }
 
-fn entry(stem: &str, dtype: DType, in_pieces: bool) -> String {
-    format!("{stem}_{}{}", dtype.name(), if in_pieces { "" } else { "_single" })
+/// What the convolution is asked for.
+struct Stage {
+    /// Parts of which coefficients are the sums, unless they are given.
+    parts: Option<u32>,
+    finishes: bool,
+    adds: bool,
 }
 
 fn project(dtype: DType, in_pieces: bool, sizes: &Sizes, strides: &Strides) -> Launch {
-    let outputs = sizes.groups * (SIDES * TAPS) as i32;
+    let outputs = sizes.outputs().unsigned_abs();
+    let (by_element, threads, dynamic_shared_bytes, grid) = match dtype {
+        DType::F32 => {
+            ("_single", THREADS, 0, [outputs / F32_OUTPUTS, sizes.row_blocks(F32_ROWS), 1])
+        }
+        _ => {
+            let grid = [sizes.parts(dtype), outputs.div_ceil(NARROW_OUTPUTS), 1];
+            ("_elements", NARROW_THREADS, NARROW_SHARED, grid)
+        }
+    };
+    let suffix = if in_pieces { "" } else { by_element };
     Launch {
         module: MODULE,
-        entry: entry("draft_conv_project", dtype, in_pieces).into(),
-        grid: [outputs.unsigned_abs() / OUTPUTS, sizes.row_blocks(ROWS), 1],
-        block: [THREADS, 1, 1],
-        dynamic_shared_bytes: 0,
+        entry: format!("draft_conv_project_{}{suffix}", dtype.name()).into(),
+        grid,
+        block: [threads, 1, 1],
+        dynamic_shared_bytes,
         arguments: vec![
             Argument::Tensor("x"),
             Argument::Tensor("w"),
-            Argument::Tensor("coef"),
+            Argument::Scratch(0),
             Argument::I64(strides.x),
             Argument::I64(strides.weight),
-            Argument::I64(strides.coef),
             Argument::I64(sizes.all_rows),
             Argument::I32(sizes.rows),
             Argument::I32(sizes.channels),
-            Argument::I32(outputs),
+            Argument::I32(sizes.outputs()),
         ],
     }
 }
@@ -152,21 +208,25 @@ fn convolve(
     in_pieces: bool,
     sizes: &Sizes,
     strides: &Strides,
-    finishes: bool,
-    adds: bool,
+    stage: &Stage,
 ) -> Launch {
     let of_thread = if in_pieces { PIECE as u32 } else { 1 };
+    let blocks = sizes.channels.unsigned_abs().div_ceil(THREADS * of_thread);
+    // Further blocks store the coefficients.
+    let storing = stage.parts.map_or(0, |_| sizes.outputs().unsigned_abs().div_ceil(THREADS));
     Launch {
         module: MODULE,
-        entry: entry("draft_conv", dtype, in_pieces).into(),
-        grid: [sizes.channels.unsigned_abs().div_ceil(THREADS * of_thread), sizes.row_blocks(1), 1],
+        entry: format!("draft_conv_{}{}", dtype.name(), if in_pieces { "" } else { "_single" })
+            .into(),
+        grid: [blocks + storing, sizes.row_blocks(1), 1],
         block: [THREADS, 1, 1],
         dynamic_shared_bytes: 0,
         arguments: vec![
             Argument::Tensor("x"),
             Argument::Tensor("base"),
             Argument::Tensor("coef"),
-            if adds { Argument::Tensor("residual") } else { Argument::Null },
+            if stage.parts.is_some() { Argument::Scratch(0) } else { Argument::Null },
+            if stage.adds { Argument::Tensor("residual") } else { Argument::Null },
             Argument::Tensor("y"),
             Argument::I64(strides.x),
             Argument::I64(strides.coef),
@@ -176,14 +236,15 @@ fn convolve(
             Argument::I32(sizes.rows),
             Argument::I32(sizes.channels),
             Argument::I32(sizes.channels / sizes.groups),
-            Argument::I32(finishes.into()),
+            Argument::I32(stage.finishes.into()),
+            Argument::I32(stage.parts.unwrap_or(0) as i32),
         ],
     }
 }
 
 /// Whether every block, and so every row, begins where a piece may be loaded in one access.
-fn is_aligned(tensor: &TensorArg) -> bool {
-    tensor.aligned("", PIECE * tensor.dtype.size_bytes()).is_ok()
+fn is_aligned(tensor: &TensorArg, piece: u64) -> bool {
+    tensor.aligned("", piece * tensor.dtype.size_bytes()).is_ok()
 }
 
 fn signed(name: &str, value: u64) -> Result<i64, Rejection> {

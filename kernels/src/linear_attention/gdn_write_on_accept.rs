@@ -1,6 +1,7 @@
 //! A speculative round whose state is written once, for the rows that were accepted: see
-//! `cuda/linear_attention/gdn_write_on_accept.cu`. A verify is two launches, clear and verify; a round is
-//! a verify and its fold. A block owns 32 value channels of one head of one sequence.
+//! `cuda/linear_attention/gdn_write_on_accept.cu`. A round is a verify, which writes the engaged word of
+//! every sequence, and its fold; `clear` is for a round that `gdn_verify` runs. A block owns 32 value
+//! channels of one head of one sequence.
 
 use super::gated_delta::{
     GateForm, GatedDelta, TILE_VALUES, aligned_stride, count, dense, head_dim, one_of,
@@ -75,7 +76,8 @@ fn verify(call: &Call) -> Result<Vec<Launch>, Rejection> {
     call.tensor("stash_key")?.shape_is("stash_key", &[rows, key_heads, key_dim])?;
     call.tensor("stash_delta")?.shape_is("stash_delta", &[rows, value_heads, value_dim])?;
     grid_fits(checked.value_heads)?;
-    call.no_alias(&["o", "stash_alpha", "stash_delta", "stash_key"])?;
+    words(call, "engaged", checked.sequences)?;
+    call.no_alias(&["o", "stash_alpha", "stash_delta", "stash_key", "engaged"])?;
     let entry = format!(
         "gdn_write_on_accept_verify_{}_{}_k{}",
         checked.io.name(),
@@ -122,7 +124,7 @@ fn verify(call: &Call) -> Result<Vec<Launch>, Rejection> {
             Argument::F32(checked.scale),
         ],
     };
-    Ok(vec![clear(call)?, launch])
+    Ok(vec![launch])
 }
 
 fn fold(call: &Call, engaged: &'static str) -> Result<Vec<Launch>, Rejection> {

@@ -7,7 +7,7 @@
 
 use super::sample::Mutant;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The file, under the sources of the kernels.
 pub const FILE: &str = "equivalent.tsv";
@@ -38,50 +38,65 @@ struct Declaration {
     reason: String,
 }
 
-/// A line of the file that is no declaration.
+/// Why a table tells nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadDeclaration {
-    file: &'static str,
-    line: usize,
-    what: String,
-    remedy: &'static str,
+pub enum BadTable {
+    /// It is not there or cannot be read. Without it every equivalent would count as a survivor.
+    Unreadable {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the system says.
+        why: String,
+    },
+    /// A line of it is no declaration.
+    Line {
+        /// The table.
+        file: &'static str,
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+        /// What would be right.
+        remedy: &'static str,
+    },
 }
 
-impl fmt::Display for BadDeclaration {
+impl fmt::Display for BadTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernels/cuda/{}:{}: {}; {}", self.file, self.line, self.what, self.remedy)
-    }
-}
-
-impl std::error::Error for BadDeclaration {}
-
-impl Equivalents {
-    /// Reads the declarations under `root`, the folder of the sources; none when there is no file.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or a line is no declaration or names a line its source lacks.
-    pub fn read(root: &Path, file: &'static str) -> Result<Equivalents, BadDeclaration> {
-        match std::fs::read_to_string(root.join(file)) {
-            Ok(text) => Equivalents::of_text(&text, root, file),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Ok(Equivalents::default())
-            }
-            Err(error) => {
-                let what = error.to_string();
-                Err(BadDeclaration { file, line: 1, what, remedy: "make it readable" })
+        match self {
+            BadTable::Unreadable { path, why } => write!(
+                f,
+                "{}: {why}; run in the root of a checkout, or restore the table, which may hold no line",
+                path.display()
+            ),
+            BadTable::Line { file, line, what, remedy } => {
+                write!(f, "kernels/cuda/{file}:{line}: {what}; {remedy}")
             }
         }
     }
+}
 
-    fn of_text(
-        text: &str,
-        root: &Path,
-        table: &'static str,
-    ) -> Result<Equivalents, BadDeclaration> {
+impl std::error::Error for BadTable {}
+
+impl Equivalents {
+    /// Reads the declarations under `root`, the folder of the sources.
+    ///
+    /// # Errors
+    /// When the file is missing or cannot be read, or a line is no declaration or names a line its
+    /// source lacks.
+    pub fn read(root: &Path, file: &'static str) -> Result<Equivalents, BadTable> {
+        let path = root.join(file);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Equivalents::of_text(&text, root, file),
+            Err(error) => Err(BadTable::Unreadable { path, why: error.to_string() }),
+        }
+    }
+
+    fn of_text(text: &str, root: &Path, table: &'static str) -> Result<Equivalents, BadTable> {
         let mut found = Equivalents::default();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
             let bad =
-                |what, remedy| Err(BadDeclaration { file: table, line: at + 1, what, remedy });
+                |what, remedy| Err(BadTable::Line { file: table, line: at + 1, what, remedy });
             let fields: Vec<&str> = line.split('\t').collect();
             let [contract, file, source, shape, reason] = fields[..] else {
                 let what = format!("{} fields", fields.len());
@@ -244,6 +259,18 @@ mod tests {
                 .to_string();
             assert!(error.contains(":2: ") && error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn a_missing_table_is_an_error_and_an_empty_one_is_none() {
+        let root = root();
+        let error = Equivalents::read(root.path(), SURVIVORS).expect_err("no table").to_string();
+        let path = root.path().join(SURVIVORS);
+        assert!(error.starts_with(&path.display().to_string()), "{error}");
+        assert!(error.contains("restore the table"), "{error}");
+        std::fs::write(&path, "# nothing is explained\n").expect("a file");
+        let empty = Equivalents::read(root.path(), SURVIVORS).expect("a table");
+        assert_eq!(empty.reason_for("argmax_rows", &mutant(2, "")), None);
     }
 
     #[test]

@@ -99,6 +99,10 @@ impl<'a> Rows<'a> {
             Values::Ties { places } => tied_row(dtype, key, places, row),
             Values::Crowd { band, count } => crowded_row(dtype, key, *band, *count, row),
             Values::Contenders(most) => contended_row(dtype, key, *most, row),
+            Values::Comb { every, width, values, gaps } => {
+                let comb = Comb { every, width: *width, values, gaps: *gaps };
+                comb.write(dtype, key, row);
+            }
             Values::Masked { survivors } => masked_row(dtype, key, survivors, row),
             Values::Planted { value, at } => {
                 each(dtype, key, row, normal);
@@ -367,6 +371,47 @@ fn contended_row(dtype: DType, key: u64, most: u64, row: &mut [u64]) {
             2 => rounded(dtype, if noise & 1 == 0 { 0.0 } else { -0.0 }),
             _ => rounded(dtype, base + between(noise, -4.0, 4.0)),
         };
+    }
+}
+
+/// The teeth of [`Values::Comb`].
+struct Comb<'a> {
+    every: &'a [u64],
+    width: u64,
+    values: &'a [Number],
+    gaps: u64,
+}
+
+impl Comb<'_> {
+    /// A tooth begins at a multiple of its width; what is no tooth is below all of them by 1 to 9.
+    fn write(&self, dtype: DType, key: u64, row: &mut [u64]) {
+        let len = row.len() as u64;
+        let whole = |number: usize| word(key, WHOLE_ROW + number);
+        let one_of = |word: u64, values: &[Number]| {
+            let which = below(word, values.len().max(1) as u64) as usize;
+            values.get(which).map_or(0.0, |value| value.0)
+        };
+        let every = self.every.get(below(whole(0), self.every.len().max(1) as u64) as usize);
+        let (every, width) = (every.map_or(1, |every| (*every).max(1)), self.width.max(1));
+        let start = below(whole(1), (every / width).max(1)) * width;
+        let into_tooth = |column: u64| (column + every - start) % every;
+        let low = self.values.iter().fold(f64::INFINITY, |low, value| low.min(value.0));
+        let background = |drawn: u64| rounded(dtype, low - 1.0 - 8.0 * uniform(drawn));
+        let alike = (whole(2) & 1 == 0).then(|| one_of(whole(3), self.values));
+        for (column, bits) in row.iter_mut().enumerate() {
+            let drawn = word(key, column);
+            *bits = if into_tooth(column as u64) < width {
+                rounded(dtype, alike.unwrap_or_else(|| one_of(drawn, self.values)))
+            } else {
+                background(drawn)
+            };
+        }
+        for gap in 0..below(whole(4), self.gaps + 1).min(len) {
+            let drawn = whole(5 + gap as usize);
+            let column = below(drawn, len);
+            let first = column.saturating_sub(into_tooth(column)) as usize;
+            row[first] = background(drawn);
+        }
     }
 }
 

@@ -94,6 +94,39 @@ fn runs_are_few_and_of_the_values_named() {
 }
 
 #[test]
+fn teeth_stand_a_drawn_distance_apart_above_the_rest() {
+    let values = |gaps| Values::Comb {
+        every: vec![8, 32],
+        width: 4,
+        values: vec![Number(1.0), Number(-0.0)],
+        gaps,
+    };
+    let (mut alike, mut starts) = (0, std::collections::BTreeSet::new());
+    for row in drawn(&values(0), DType::F16, &[80, 100], &Domain::Any, 6).chunks(100) {
+        let is_tooth = |column: usize| [0x3c00, 0x8000].contains(&row[column]);
+        let teeth: Vec<usize> = (0..100).filter(|column| is_tooth(*column)).collect();
+        let start = teeth[0];
+        let every = if teeth.len() > 24 { 8 } else { 32 };
+        let expected = (start..100).filter(|column| (column - start) % every < 4);
+        assert!(teeth.iter().copied().eq(expected), "{teeth:?}");
+        assert!((0..100).all(|at| is_tooth(at) || DType::F16.to_f64(row[at]) <= -1.0));
+        starts.insert((every, start));
+        alike += u32::from(teeth.iter().all(|column| row[*column] == row[start]));
+    }
+    assert_eq!(starts.len(), 2 + 8, "every multiple of the width below the distance: {starts:?}");
+    assert!((25..=55).contains(&alike), "{alike} of 80 rows have one value");
+
+    let comb = Values::Comb { every: vec![1], width: 1, values: vec![Number(2.0)], gaps: 3 };
+    let mut counts = [0; 4];
+    for row in valued(&comb, DType::F32, &[80, 50], 7).chunks(50) {
+        counts[row.iter().filter(|value| **value != 2.0).count()] += 1;
+    }
+    assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
+    drawn(&values(3), DType::F32, &[3, 0], &Domain::Any, 4);
+    drawn(&values(3), DType::F32, &[3, 1], &Domain::Any, 4);
+}
+
+#[test]
 fn log_decays_are_of_their_class_channel_by_channel() {
     let of = |class| valued(&Values::LogDecays(class), DType::F32, &[40, 32], 5);
     let share = |values: &[f64], of: &dyn Fn(f64) -> bool| {

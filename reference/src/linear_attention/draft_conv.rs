@@ -80,8 +80,7 @@ impl Coefficients {
 
     fn project(x: &[f64], w: &[f64], channels: usize, io: DType) -> Coefficients {
         let outputs = w.len().checked_div(channels).unwrap_or(0);
-        // The longest way of a product through a sum that four warps share.
-        let roundings = channels.div_ceil(128) as f64 + 14.0;
+        let roundings = sum_roundings(channels, io);
         let least_normal = io.smallest_subnormal() / (2.0 * io.unit_roundoff());
         let mut coefs =
             Coefficients { groups: outputs / (SIDES * TAPS), ..Coefficients::given(Vec::new(), 0) };
@@ -110,6 +109,19 @@ impl Coefficients {
             measures: Vec::new(),
         }
     }
+}
+
+/// What a sum of so many products may be off by, in units of 2⁻²⁴ of its magnitudes.
+fn sum_roundings(channels: usize, io: DType) -> f64 {
+    if io == DType::F32 {
+        // The longest way of a product through a sum that four warps share.
+        return channels.div_ceil(128) as f64 + 14.0;
+    }
+    // A tensor core cuts sixteen products and what they are added to at 2⁻²⁵ of the largest, of a
+    // power of two up to it, and their sum at 2⁻²³; eight such steps, at most, are a sum that is
+    // rounded as f32 is: eight of them are a part.
+    let step = 17.0 / 2.0 + 2.0;
+    step * channels.div_ceil(16).min(8) as f64 + 7.0 + channels.div_ceil(1024) as f64
 }
 
 /// Outputs and their magnitudes.

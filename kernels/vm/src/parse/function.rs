@@ -16,71 +16,62 @@ impl<'a> Parser<'a> {
         if self.peek().kind == Kind::Punct(b'(') {
             parameters = self.parameter_list()?;
         }
-        let mut max_threads = None;
-        let (mut cluster, mut explicit_cluster) = (None, false);
+        let mut function = Function {
+            name,
+            is_entry,
+            returns,
+            parameters,
+            max_threads: None,
+            cluster: None,
+            explicit_cluster: false,
+            body: None,
+            line,
+        };
         loop {
-            let token = self.peek();
-            match token.kind {
+            match self.peek().kind {
                 Kind::Punct(b';') => {
                     self.at += 1;
-                    return Ok(Function {
-                        name,
-                        is_entry,
-                        returns,
-                        parameters,
-                        max_threads,
-                        cluster,
-                        explicit_cluster,
-                        body: None,
-                        line,
-                    });
+                    return Ok(function);
                 }
                 Kind::Punct(b'{') => break,
-                Kind::Word => {
-                    let directive = self.next().text;
-                    let mut axes = [1u32; 3];
-                    let mut count = 0;
-                    while self.peek().kind == Kind::Word
-                        && self.peek().text.starts_with(|c: char| c.is_ascii_digit())
-                    {
-                        let value = self.integer32()?;
-                        if let Some(axis) = axes.get_mut(count) {
-                            *axis = value;
-                        }
-                        count += 1;
-                        if !self.eat(b',') {
-                            break;
-                        }
-                    }
-                    if count > 0 && matches!(directive, ".maxntid" | ".reqntid") {
-                        max_threads = Some(axes.iter().fold(1, |all, n| all.saturating_mul(*n)));
-                    }
-                    if count > 0 && directive == ".reqnctapercluster" {
-                        cluster = Some(axes);
-                    }
-                    explicit_cluster |= directive == ".explicitcluster";
-                    if directive == ".pragma" {
-                        self.skip_to_semicolon();
-                    }
-                }
+                Kind::Word => self.function_directive(&mut function)?,
                 _ => return self.expected("a function body"),
             }
         }
         self.source = None;
         self.sites.begin_function();
-        let body = self.body()?;
-        let body = Some(body);
-        Ok(Function {
-            name,
-            is_entry,
-            returns,
-            parameters,
-            max_threads,
-            cluster,
-            explicit_cluster,
-            body,
-            line,
-        })
+        function.body = Some(self.body()?);
+        Ok(function)
+    }
+
+    /// One directive between a function's head and its body, and up to three numbers.
+    fn function_directive(&mut self, function: &mut Function<'a>) -> Parsed<()> {
+        let directive = self.next().text;
+        let mut axes = [1u32; 3];
+        let mut count = 0;
+        while self.peek().kind == Kind::Word
+            && self.peek().text.starts_with(|c: char| c.is_ascii_digit())
+        {
+            let value = self.integer32()?;
+            if let Some(axis) = axes.get_mut(count) {
+                *axis = value;
+            }
+            count += 1;
+            if !self.eat(b',') {
+                break;
+            }
+        }
+        match directive {
+            ".maxntid" | ".reqntid" if count > 0 => {
+                let threads = axes.iter().fold(1, |all: u32, n| all.saturating_mul(*n));
+                function.max_threads = Some(threads);
+            }
+            ".reqnctapercluster" if count > 0 => function.cluster = Some(axes),
+            ".explicitcluster" => function.explicit_cluster = true,
+            ".pragma" => self.skip_to_semicolon(),
+            _ => {}
+        }
+        Ok(())
     }
 
     fn parameter_list(&mut self) -> Parsed<Vec<Variable<'a>>> {

@@ -69,8 +69,7 @@ impl<'a> Parser<'a> {
                     variable.count = Some(variable.initial.len() as u64);
                 }
             }
-            let (element, element_bytes, align_bytes, line) =
-                (variable.element, variable.element_bytes, variable.align_bytes, variable.line);
+            let next = Variable { initial: Vec::new(), ..variable };
             list.push(variable);
             if !self.eat(b',') {
                 break;
@@ -81,17 +80,7 @@ impl<'a> Parser<'a> {
                 count = Some(count.unwrap_or(1u64).saturating_mul(self.integer()?));
                 self.need(b']', "]")?;
             }
-            variable = Variable {
-                space,
-                name,
-                align_bytes,
-                element,
-                element_bytes,
-                count,
-                external: false,
-                initial: Vec::new(),
-                line,
-            };
+            variable = Variable { name, count, ..next };
         }
         self.need(b';', "; after a variable")?;
         Ok(list)

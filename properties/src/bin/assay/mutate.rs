@@ -162,11 +162,9 @@ fn plans(
         Some(reference) => Some(Changes::since(&repository(), reference).map_err(Failure)?),
         None => None,
     };
-    let root = kernels::ptx::sources::checkout_root();
-    let (equivalents, explained) = match &root {
-        Some(root) => (Equivalents::read(root, FILE)?, Equivalents::read(root, SURVIVORS)?),
-        None => (Equivalents::default(), Equivalents::default()),
-    };
+    let root = sources();
+    let (equivalents, explained) =
+        (Equivalents::read(&root, FILE)?, Equivalents::read(&root, SURVIVORS)?);
     let compiler = Compiler::find();
     let assembler = compiler.as_ref().ok().and_then(Compiler::ptxas).map(Assembler::new);
     let seed = arguments.seed.clone().unwrap_or_else(head);
@@ -175,13 +173,10 @@ fn plans(
         let mut named = Vec::new();
         if arguments.named || arguments.patch.is_some() {
             let compiler = compiler.as_ref().map_err(|error| Failure(error.to_string()))?;
-            let root = root
-                .as_deref()
-                .ok_or_else(|| Failure("kernels/cuda is not here: run in a checkout".to_owned()))?;
             let installation = compiler.installation();
             named = match &arguments.patch {
-                Some(file) => vec![named::of_file(installation, root, subject.name(), file)?],
-                None => named::of_contract(installation, root, subject)?,
+                Some(file) => vec![named::of_file(installation, &root, subject.name(), file)?],
+                None => named::of_contract(installation, &root, subject)?,
             };
         }
         plans.push(Plan {
@@ -204,6 +199,13 @@ fn plans(
         plans.retain(|plan| changes.concerns(plan.subject.family, plan.subject.name()));
     }
     Ok(plans)
+}
+
+/// The sources of the kernels and the tables beside them: those this was built from, else those under the
+/// current folder.
+fn sources() -> PathBuf {
+    let here = || repository().join("kernels").join("cuda");
+    kernels::ptx::sources::checkout_root().unwrap_or_else(here)
 }
 
 /// The commit that is checked out; a fixed word where git cannot say.
