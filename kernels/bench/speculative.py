@@ -131,8 +131,10 @@ class WriteOnAccept(Round):
         """The verify, which writes the engaged words as well."""
         x = self.inputs[index]
         stash = (x["alpha"], x["delta"], x["key"])
+        tiles = 1 if self.batch < 3 else self.grid[0]  # of a block
+        grid, threads = (self.grid[0] // tiles, *self.grid[1:]), tiles * self.threads
         self.module.launch(
-            f"gdn_write_on_accept_verify_{self.io}_{self.state}_k{DIM}", self.grid, self.threads, 0,
+            f"gdn_write_on_accept_verify_{self.io}_{self.state}_k{DIM}", grid, threads, 0,
             x["q"], x["k"], x["v"], x["g"], x["beta"], x["s"], self.cu_seqlens, self.slot_of, x["o"], *stash, x["engaged"],
             self.keys, self.keys, self.values, self.gates, self.gates, self.slot, self.values,
             self.gates, self.values, self.keys, *self.sizes, 0, self.scale,

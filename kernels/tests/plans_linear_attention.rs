@@ -47,6 +47,7 @@ fn a_write_on_accept_round_plans_its_launches_in_order() {
             }
         }
     }
+    calls.push(write_on_accept("clear", DType::F32, DType::F32, 32));
     every_entry_is_planned("gdn_write_on_accept", &calls);
     let entries = |phase: &str| -> Vec<String> {
         let call = write_on_accept(phase, DType::BF16, DType::F16, 64);
@@ -68,6 +69,13 @@ fn a_write_on_accept_round_plans_its_launches_in_order() {
         "eight rows a lane"
     );
     assert!(launches[1].arguments[1] == Argument::Null, "a round has no snapshots");
+    let mut many = round.clone();
+    for name in ["slot_of", "engaged", "accepted_of"] {
+        edit(&mut many, name).shape[0] = 3;
+    }
+    edit(&mut many, "cu_seqlens").shape[0] = 4;
+    let verify = &plan("gdn_write_on_accept", &many).expect("legal").launches[0];
+    assert_eq!((verify.grid, verify.block), ([1, 4, 3], [64, 1, 1]), "both tiles of a head");
     let fold = write_on_accept("fold", DType::F32, DType::F32, 64);
     let fold = &plan("gdn_write_on_accept", &fold).expect("legal").launches[0];
     assert_eq!(fold.arguments[1], Argument::Tensor("snap"));

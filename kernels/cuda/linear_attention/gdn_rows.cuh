@@ -12,6 +12,7 @@
 constexpr int kLanesPerRow = 8;
 constexpr int kRowsPerPass = 32 / kLanesPerRow;
 constexpr int kTileValues = 32;
+constexpr int kMostTiles = 4;  // of a head
 constexpr int kStagedRows = 16;
 
 // Rows of the state a lane of a round advances at a time, and the warps that share a tile so. Of an f32
@@ -131,6 +132,17 @@ struct Rows {
     }
   }
 
+  // The same, of a state this launch reads once and does not write.
+  __device__ __forceinline__ static void load_once(Held& held, const S* row) {
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece) {
+        held[pass][piece].load_once(row + pass * kNextPass + column(piece));
+      }
+    }
+  }
+
   __device__ __forceinline__ static void take(Held& held, const Held& next) {
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {
@@ -156,6 +168,17 @@ struct Rows {
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) {
         held[pass][piece].store(row + pass * kNextPass + column(piece));
+      }
+    }
+  }
+
+  // The same, of a state this launch does not read.
+  __device__ __forceinline__ static void stream(const Held& held, S* row) {
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece) {
+        held[pass][piece].stream(row + pass * kNextPass + column(piece));
       }
     }
   }
@@ -258,18 +281,46 @@ struct Rows {
 };
 
 // A row of a round in shared memory; all a block needs of it, asked for before any is used, so that no
-// row waits for memory.
-template <typename T, int DK, int QUERY = DK>
+// row waits for memory. Keys and queries are of type K, as they come or f32: then they come into the
+// upper part of their place and are widened there.
+template <typename T, int DK, int QUERY = DK, int TILES = 1, typename K = T>
 struct StagedRow {
-  T key[DK];
-  T query[QUERY];
-  T value[kTileValues];  // of the tile
+  using Key = K;
+  Key key[DK];
+  Key query[QUERY];
+  T value[TILES * kTileValues];
   float alpha, beta;
   float unused[2];  // the next row begins on 16 bytes
 
-  static constexpr unsigned kQuery = DK * sizeof(T);
-  static constexpr unsigned kValue = kQuery + QUERY * sizeof(T);
-  static constexpr unsigned kAlpha = kValue + kTileValues * sizeof(T), kBeta = kAlpha + 4;
+  static constexpr unsigned kQuery = DK * sizeof(Key);
+  static constexpr unsigned kValue = kQuery + QUERY * sizeof(Key);
+  static constexpr unsigned kAlpha = kValue + TILES * kTileValues * sizeof(T), kBeta = kAlpha + 4;
+
+  // Where `count` elements come to that will be keys from `at`.
+  __device__ __forceinline__ static T* raw(Key* at, int count) {
+    return reinterpret_cast<T*>(at + count) - count;
+  }
+  // Warp-collective.
+  __device__ __forceinline__ static void widen(Key* at, int count) {
+    const int own = static_cast<int>(threadIdx.x % 32) * 4;
+    float4 four = zero4();
+    if (own < count) {
+      four = staged4(shared_address(raw(at, count) + own), static_cast<const T*>(nullptr));
+    }
+    __syncwarp();
+    if (own < count) store4(at + own, four);
+  }
+  // Of rows that have come. Block-collective, and a row is a warp's.
+  __device__ __forceinline__ static void widen_rows(StagedRow* rows, int count) {
+    if constexpr (sizeof(Key) != sizeof(T)) {
+#pragma unroll 1
+      for (int row = threadIdx.x / 32; row < count; row += blockDim.x / 32) {
+        widen(rows[row].key, DK);
+        widen(rows[row].query, QUERY);
+      }
+      __syncthreads();  // the rows are widened
+    }
+  }
 };
 
 // WIDTH elements of each of `rows` rows, in the background and by whole pieces of 16 bytes: to `first`
@@ -303,15 +354,14 @@ struct RowInputs {
   int gate_is_alpha;
 };
 
-// What a block, of one head, stages of them; a thread brings one row's gates.
-template <typename T, int DK>
+// What a block, of some tiles of one head, stages of them; a thread brings one row's gates.
+template <typename T, int DK, typename Row>
 struct RowsOfHead {
-  using Row = StagedRow<T, DK>;
   struct Gates {
     float decay, beta;
   };
   RowInputs<T> inputs;
-  int head;
+  int head, tiles;
   i64 key_channel, value_channel;
 
   // Asks for rows; they are there when `settle` has returned, the copies have arrived and the block met.
@@ -322,12 +372,16 @@ struct RowsOfHead {
       gates.decay = __ldg(inputs.decay + row * inputs.decay_stride + head);
       gates.beta = __ldg(inputs.beta + row * inputs.beta_stride + head);
     }
-    ask_rows<Row, DK>(rows->key, inputs.k + first * inputs.k_stride + key_channel,
+    ask_rows<Row, DK>(Row::raw(rows->key, DK), inputs.k + first * inputs.k_stride + key_channel,
                                inputs.k_stride, count);
-    ask_rows<Row, DK>(rows->query, inputs.q + first * inputs.q_stride + key_channel,
+    ask_rows<Row, DK>(Row::raw(rows->query, DK), inputs.q + first * inputs.q_stride + key_channel,
                                inputs.q_stride, count);
-    ask_rows<Row, kTileValues>(
-        rows->value, inputs.v + first * inputs.v_stride + value_channel, inputs.v_stride, count);
+    for (int tile = 0; tile < tiles; ++tile) {
+      const i64 channel = value_channel + tile * kTileValues;
+      ask_rows<Row, kTileValues>(rows->value + tile * kTileValues,
+                                 inputs.v + first * inputs.v_stride + channel, inputs.v_stride,
+                                 count);
+    }
     return gates;
   }
   __device__ __forceinline__ void settle(Row* rows, Gates gates, int count) const {
@@ -359,13 +413,13 @@ __device__ __forceinline__ void run_rows(typename R::Held& held,
     const float own_output = sum_over_row_lanes(output);
     if (row > 0) give(own_output);
     float memory[R::kPasses];
-    R::template recall<T>(memory, state, at, staged_value<float>(at + Row::kAlpha, 0));
+    R::template recall<typename Row::Key>(memory, state, at, staged_value<float>(at + Row::kAlpha, 0));
     const float own = staged_value<T>(at + Row::kValue, first_value + R::own_row());
     const float beta = staged_value<float>(at + Row::kBeta, 0);
     const float delta = beta * (own - sum_over_row_lanes(memory));
-    R::template write<T>(held, state, at, delta);
+    R::template write<typename Row::Key>(held, state, at, delta);
     wrote(delta);
-    R::template read<T>(output, state, at + Row::kQuery);
+    R::template read<typename Row::Key>(output, state, at + Row::kQuery);
     at += sizeof(Row);
   }
   give(sum_over_row_lanes(output));

@@ -53,8 +53,8 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
       key_head_of(head, call.key_heads, call.value_heads, call.head_map_cyclic);
   const i64 tile = static_cast<i64>(head) * call.value_dim + blockIdx.x * kTileValues;
   const i64 own_row = (tile + R::first_row()) * DK;
-  const RowsOfHead<T, DK> brought{call.inputs, head,
-                                                 static_cast<i64>(key_head) * DK, tile};
+  const RowsOfHead<T, DK, Row> brought{call.inputs, head, 1, static_cast<i64>(key_head) * DK,
+                                       tile};
 
   // Halves of the tile that are a warp's.
   const int halves = kRoundWarps<S> == 1 || blockDim.x > 32 ? 1 : kRoundWarps<S>;
@@ -88,7 +88,7 @@ __device__ __forceinline__ void gdn_verify(const Arguments<T, S>& call) {
         run_rows<T, R, Row>(
             held, state, shared_address(s_rows), rows, first_value,
             [&](float) {
-              R::store(held, after);
+              R::stream(held, after);
               after += call.snap_stride;
             },
             [&](float output) {

@@ -31,7 +31,9 @@
 
 constexpr int kClearThreads = 128;
 template <typename S>
-constexpr int kVerifyBlocks = sizeof(S) == 4 ? 12 : 8;  // of a multiprocessor
+constexpr int kVerifyThreads = 32 * kRoundWarps<S> * kMostTiles;
+template <typename S>
+constexpr int kVerifyBlocks = sizeof(S) == 4 ? 3 : 2;  // of a multiprocessor
 constexpr int kFoldPasses = 4;
 constexpr int kFoldThreads = 32 * kTileValues / (kRowsPerPass * kFoldPasses);
 constexpr int kFoldBlocks = 8;
@@ -67,16 +69,17 @@ struct FoldArguments {
   int cu_is_i64, sequences, key_heads, value_heads, value_dim, head_map_cyclic;
 };
 
-// The tile of a block: 32 value channels of a head, and where its rows of the state lie in a slot.
+// The tiles of a block, 32 value channels of a head each, and where its rows of the state lie in a slot.
 template <typename R, int DK>
 struct Tile {
   int head, key_head;
   i64 channel;  // of [Hv, Dv], its first
   i64 own_row;  // of this lane's first pass
 
-  __device__ __forceinline__ Tile(int key_heads, int value_heads, int value_dim, int cyclic)
+  __device__ __forceinline__ Tile(int tiles, int key_heads, int value_heads, int value_dim,
+                                  int cyclic)
       : head(blockIdx.y), key_head(key_head_of(head, key_heads, value_heads, cyclic)) {
-    channel = static_cast<i64>(head) * value_dim + blockIdx.x * kTileValues;
+    channel = static_cast<i64>(head) * value_dim + blockIdx.x * tiles * kTileValues;
     own_row = (channel + R::first_row()) * DK;
   }
 };
@@ -86,25 +89,26 @@ template <typename Row>
 __device__ __forceinline__ void stash_decays(float* to, i64 stride, const Row* rows, int count) {
   if (static_cast<int>(threadIdx.x) < count) to[threadIdx.x * stride] = rows[threadIdx.x].alpha;
 }
-template <typename T, int DK>
-__device__ __forceinline__ void stash_keys(float* to, i64 stride, const StagedRow<T, DK>* rows,
-                                           int count) {
+template <int DK, typename Row>
+__device__ __forceinline__ void stash_keys(float* to, i64 stride, const Row* rows, int count) {
 #pragma unroll 1
   for (int four = threadIdx.x; four < count * (DK / 4); four += blockDim.x) {
     const int row = four / (DK / 4), column = four % (DK / 4) * 4;
     store4(to + row * stride + column,
-           staged4(shared_address(rows[row].key + column), static_cast<const T*>(nullptr)));
+           staged4(shared_address(rows[row].key + column), static_cast<const float*>(nullptr)));
   }
 }
 
 template <typename T, typename S, int DK>
 __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
   using R = Rows<S, DK, kRoundPasses<S>>;
-  using Row = StagedRow<T, DK>;
+  using Row = StagedRow<T, DK, DK, kMostTiles, float>;
   __shared__ __align__(16) Row s_rows[kStagedRows];
-  const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
+  // Of many sequences a block has all tiles of a head, whose warps share the rows of the round.
+  const int tiles = blockDim.x / (32 * kRoundWarps<S>);
+  const Tile<R, DK> tile(tiles, call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
   const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
-  const RowsOfHead<T, DK> brought{call.inputs, tile.head, key_channel, tile.channel};
+  const RowsOfHead<T, DK, Row> brought{call.inputs, tile.head, tiles, key_channel, tile.channel};
   // One block of a value head stashes its decays, one of a key head its keys.
   const bool stashes_gates = blockIdx.x == 0;
   const bool stashes_keys =
@@ -123,7 +127,7 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
     const S* const live = call.s + slot * call.s_stride + tile.own_row;
     typename R::Held held;
     const auto gates = brought.ask(s_rows, begin, staged_rows(count));
-    R::load(held, live);
+    R::load_once(held, live);
     brought.settle(s_rows, gates, staged_rows(count));
     float state[R::kPasses][R::kShare];
     R::widen(state, held);
@@ -133,12 +137,13 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
       const i64 row = begin + first;
       copies_arrive();
       __syncthreads();  // the rows are there
+      Row::widen_rows(s_rows, rows);
       if (stashes_gates) {
         stash_decays(call.stash_alpha + row * call.stash_alpha_stride + tile.head,
                      call.stash_alpha_stride, s_rows, rows);
       }
       if (stashes_keys) {
-        stash_keys(call.stash_key + row * call.stash_key_stride + key_channel,
+        stash_keys<DK>(call.stash_key + row * call.stash_key_stride + key_channel,
                    call.stash_key_stride, s_rows, rows);
       }
       const i64 value = tile.channel + R::own_row();
@@ -165,7 +170,7 @@ __device__ __forceinline__ void fold(const FoldArguments<S>& call) {
   using R = Rows<S, DK, kFoldPasses>;
   using Row = StagedRow<float, DK, 4>;  // no queries
   __shared__ __align__(16) Row s_rows[kStagedRows];
-  const Tile<R, DK> tile(call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
+  const Tile<R, DK> tile(1, call.key_heads, call.value_heads, call.value_dim, call.head_map_cyclic);
   const i64 key_channel = static_cast<i64>(tile.key_head) * DK;
 
   for (i64 n = blockIdx.z; n < call.sequences; n += gridDim.z) {
@@ -230,7 +235,7 @@ extern "C" __global__ void __launch_bounds__(kClearThreads)
 }
 
 #define VERIFY(NAME, T, S, DK)                                                                     \
-  extern "C" __global__ void __launch_bounds__(32 * kRoundWarps<S>, kVerifyBlocks<S>)             \
+  extern "C" __global__ void __launch_bounds__(kVerifyThreads<S>, kVerifyBlocks<S>)               \
       NAME(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,             \
            const float* __restrict__ decay, const float* __restrict__ beta,                       \
            const S* __restrict__ s, const void* __restrict__ cu_seqlens,                          \

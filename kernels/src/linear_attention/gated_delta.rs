@@ -21,6 +21,9 @@ pub(super) fn round_threads(state: DType) -> u32 {
     if state == DType::F32 { 32 } else { 64 }
 }
 
+/// Sequences from which on a round's launch has tiles enough to fill a GPU though they are parted less.
+pub(super) const MANY_SEQUENCES: u32 = 3;
+
 /// How the decay is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GateForm {

@@ -2,7 +2,8 @@
 //! One launch; a block owns 32 value channels of one head of one sequence, from its first row to its last.
 
 use super::gated_delta::{
-    GateForm, GatedDelta, TILE_VALUES, aligned_stride, count, one_of, round_threads, row_offsets,
+    GateForm, GatedDelta, MANY_SEQUENCES, TILE_VALUES, aligned_stride, count, one_of,
+    round_threads, row_offsets,
 };
 use crate::call::{Call, Rejection};
 use crate::launch::{Argument, Launch, Plan};
@@ -12,8 +13,6 @@ use contracts::format::ErrorKind;
 const MODULE: &str = "gdn_verify";
 /// Storage types of the state.
 const STATES: [DType; 2] = [DType::F32, DType::F16];
-/// Sequences from which on a launch has tiles enough to fill a GPU with one warp each.
-const MANY_SEQUENCES: u32 = 3;
 /// Limit of the grid's second and third axis.
 const GRID_LIMIT: u32 = 65_535;
 

@@ -1,11 +1,11 @@
 //! A speculative round whose state is written once, for the rows that were accepted: see
 //! `cuda/linear_attention/gdn_write_on_accept.cu`. A round is a verify, which writes the engaged word of
-//! every sequence, and its fold; `clear` is for a round that `gdn_verify` runs. A block owns 32 value
-//! channels of one head of one sequence.
+//! every sequence, and its fold; `clear` is for a round that `gdn_verify` runs. A block owns a tile of 32
+//! value channels of one head of one sequence, or of many sequences all tiles of a verify's head.
 
 use super::gated_delta::{
-    GateForm, GatedDelta, TILE_VALUES, aligned_stride, count, dense, head_dim, one_of,
-    round_threads, row_offsets, stride, whole_groups,
+    GateForm, GatedDelta, MANY_SEQUENCES, TILE_VALUES, aligned_stride, count, dense, head_dim,
+    one_of, round_threads, row_offsets, stride, whole_groups,
 };
 use crate::call::{Call, Rejection};
 use crate::launch::{Argument, Launch, Plan};
@@ -84,11 +84,15 @@ fn verify(call: &Call) -> Result<Vec<Launch>, Rejection> {
         checked.state.name(),
         checked.key_dim
     );
+    let many = checked.sequences.unsigned_abs() >= MANY_SEQUENCES;
+    let tiles = if many { checked.value_dim.unsigned_abs() / TILE_VALUES } else { 1 };
+    let [all_tiles, heads, sequences] =
+        grid(checked.value_dim, checked.value_heads, checked.sequences);
     let launch = Launch {
         module: MODULE,
         entry: entry.into(),
-        grid: grid(checked.value_dim, checked.value_heads, checked.sequences),
-        block: [round_threads(checked.state), 1, 1],
+        grid: [all_tiles / tiles, heads, sequences],
+        block: [tiles * round_threads(checked.state), 1, 1],
         dynamic_shared_bytes: 0,
         arguments: vec![
             Argument::Tensor("q"),

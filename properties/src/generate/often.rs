@@ -84,16 +84,29 @@ fn each_word_is_drawn_often_with_each_type() {
     assert!(counted >= 200, "{counted} words with types");
 }
 
-/// Every path of a contract as taken, and as passed where sizes decide, with every type.
-fn paths_with_types(contract: &Contract) -> BTreeMap<String, usize> {
+/// Whether the kernel has an entry that a path speaks of, for this type.
+fn has_entry(subject: &Subject, path: &contracts::format::Path, dtype: &str) -> bool {
+    let stems = kernels::ptx::stems().filter(|stem| stem.starts_with(subject.name()));
+    let texts = stems.filter_map(kernels::ptx::embedded);
+    let mut entries = texts
+        .flat_map(str::lines)
+        .filter_map(|line| line.strip_prefix(".visible .entry ")?.strip_suffix('('));
+    entries.any(|entry| path.names(entry) && entry.split('_').any(|part| part == dtype))
+}
+
+/// Every path of a contract as taken, and as passed where sizes decide, with every type. What is never
+/// launched has to be there for a type to be passed to it.
+fn paths_with_types(subject: &Subject) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for (name, path) in &contract.paths {
+    for (name, path) in &subject.contract.paths {
         let conditions: Vec<&Expr> = path.when.iter().chain(&path.sizes).collect();
-        for dtype in types_under(contract, &conditions) {
-            counts.insert(format!("{name} taken {dtype}"), 0);
-            if path.sizes.is_some() {
+        for dtype in types_under(subject.contract, &conditions) {
+            let (_, word) = dtype.split_once('=').expect("a name and a type");
+            let can_pass = path.never.is_none() || has_entry(subject, path, word);
+            if path.sizes.is_some() && can_pass {
                 counts.insert(format!("{name} passed {dtype}"), 0);
             }
+            counts.insert(format!("{name} taken {dtype}"), 0);
         }
     }
     counts
@@ -103,7 +116,7 @@ fn paths_with_types(contract: &Contract) -> BTreeMap<String, usize> {
 fn each_path_is_taken_and_passed_often_with_each_type() {
     let mut counted = 0;
     for subject in subjects().iter().filter(|subject| !subject.contract.paths.is_empty()) {
-        let mut counts = paths_with_types(subject.contract);
+        let mut counts = paths_with_types(subject);
         for case in cases(subject) {
             let prepared = prepare_unjudged(subject, &case).expect("a drawn case is legal");
             let launches = prepared.plan().expect("a legal call").launches;
@@ -123,6 +136,9 @@ fn each_path_is_taken_and_passed_often_with_each_type() {
         assert!(rare.is_empty(), "{}: {rare:?} of {DRAWN}", subject.name());
     }
     assert!(counted >= 30, "{counted} paths with types");
+    let draft = crate::subject::subject("draft_conv").expect("a production subject");
+    let wide = &draft.contract.paths["eight_channels"];
+    assert!(has_entry(draft, wide, "bf16") && !has_entry(draft, wide, "f32"));
 }
 
 /// A wish narrows what it is about, and is given up where it cannot be met.
