@@ -321,3 +321,12 @@ fn thousands_of_mbarriers_cost_no_more_each() {
     go(&kernel(body), [1; 3], [1; 3], Limits::default()).unwrap();
     assert!(start.elapsed().as_secs() < 60);
 }
+
+/// A call through a register may be of any function, and a return to any place after such a call. Where what
+/// is alive was looked for by sweeps over all blocks, this took minutes.
+#[test]
+fn copies_of_functions_called_through_registers_are_read_soon() {
+    let start = std::time::Instant::now();
+    let _ = Module::parse(include_str!("ptx/indirect_calls.ptx"));
+    assert!(start.elapsed().as_secs() < 10);
+}

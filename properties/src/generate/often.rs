@@ -71,7 +71,9 @@ fn each_word_is_drawn_often_with_each_type() {
             for (name, dtype) in &case.dtypes {
                 for word in &words {
                     let pair = [word.clone(), worded(name, dtype)];
-                    counts.get_mut(&pair).map(|count| *count += 1);
+                    if let Some(count) = counts.get_mut(&pair) {
+                        *count += 1;
+                    }
                 }
             }
         }
@@ -125,7 +127,9 @@ fn each_path_is_taken_and_passed_often_with_each_type() {
                 let how = if named == path.takes.is_some() { "taken" } else { "passed" };
                 for (of, dtype) in &case.dtypes {
                     let which = format!("{name} {how} {}", worded(of, dtype));
-                    counts.get_mut(&which).map(|count| *count += 1);
+                    if let Some(count) = counts.get_mut(&which) {
+                        *count += 1;
+                    }
                 }
             }
         }

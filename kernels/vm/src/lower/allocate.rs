@@ -245,14 +245,11 @@ impl Lowering<'_, '_> {
     ) -> Option<(Vec<Option<(u32, u32)>>, Vec<Reg>)> {
         /// Registers times blocks, over 64: three bits each are kept.
         const MOST_WORDS: usize = 1 << 24;
-        /// Steps of the search for a fixed point.
-        const MOST_STEPS: usize = 1 << 30;
         let words = count.div_ceil(64);
         let blocks = starts.len();
         if words * blocks > MOST_WORDS {
             return None;
         }
-        let mut steps = 0;
         let mut uses = vec![vec![0u64; words]; blocks];
         let mut defines = vec![vec![0u64; words]; blocks];
         let mut intervals: Vec<Option<(u32, u32)>> = vec![None; count];
@@ -287,23 +284,7 @@ impl Lowering<'_, '_> {
         }
         let successors: Vec<Vec<usize>> =
             (0..blocks).map(|block| self.successors(starts, block)).collect();
-        let mut alive = uses.clone();
-        let mut changed = true;
-        while changed {
-            changed = false;
-            steps += words * blocks;
-            if steps > MOST_STEPS {
-                return None;
-            }
-            for block in (0..blocks).rev() {
-                for word in 0..words {
-                    let out = successors[block].iter().fold(0, |all, s| all | alive[*s][word]);
-                    let into = uses[block][word] | out & !defines[block][word];
-                    changed |= into != alive[block][word];
-                    alive[block][word] = into;
-                }
-            }
-        }
+        let alive = alive_at_start(&uses, &defines, &successors)?;
         for block in 0..blocks {
             let first = use_at(starts[block] as usize);
             let last = use_at(end_of(block, len)) + 1;
@@ -350,6 +331,42 @@ impl Lowering<'_, '_> {
         }
         out
     }
+}
+
+/// What is alive where each block starts: the least sets that hold a block's own uses, and what is alive
+/// where it may go on less what it defines. A block is looked at again when a successor's set grew. `None`
+/// after too many steps, of which a word of a set at each way out of a block is one.
+fn alive_at_start(
+    uses: &[Vec<u64>],
+    defines: &[Vec<u64>],
+    successors: &[Vec<usize>],
+) -> Option<Vec<Vec<u64>>> {
+    const MOST_STEPS: usize = 1 << 28;
+    let mut predecessors = vec![Vec::new(); uses.len()];
+    for (block, after) in successors.iter().enumerate() {
+        after.iter().for_each(|successor| predecessors[*successor].push(block));
+    }
+    let mut alive = uses.to_vec();
+    // Blocks yet to be looked at, the last first, for what is alive flows backwards.
+    let mut waiting: BTreeSet<usize> = (0..uses.len()).collect();
+    let mut steps = 0;
+    while let Some(block) = waiting.pop_last() {
+        steps += uses[block].len() * (1 + successors[block].len());
+        if steps > MOST_STEPS {
+            return None;
+        }
+        let mut into = vec![0; uses[block].len()];
+        for successor in &successors[block] {
+            into.iter_mut().zip(&alive[*successor]).for_each(|(into, out)| *into |= out);
+        }
+        into.iter_mut().zip(&defines[block]).for_each(|(into, defines)| *into &= !defines);
+        into.iter_mut().zip(&uses[block]).for_each(|(into, uses)| *into |= uses);
+        if into != alive[block] {
+            alive[block] = into;
+            waiting.extend(&predecessors[block]);
+        }
+    }
+    Some(alive)
 }
 
 fn widen(interval: &mut Option<(u32, u32)>, at: u32) {
