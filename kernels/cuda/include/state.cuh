@@ -29,17 +29,6 @@ struct StateVector {
     }
   }
 
-  // Of what this launch does not read again, and does not write.
-  __device__ __forceinline__ void load_once(const S* at) {
-    if constexpr (kWords == 4) {
-      const uint4 words = __ldcs(reinterpret_cast<const uint4*>(at));
-      word[0] = words.x, word[1] = words.y, word[2] = words.z, word[3] = words.w;
-    } else {
-      const uint2 words = __ldcs(reinterpret_cast<const uint2*>(at));
-      word[0] = words.x, word[1] = words.y;
-    }
-  }
-
   __device__ __forceinline__ void store(S* at) const {
     if constexpr (kWords == 4) {
       *reinterpret_cast<uint4*>(at) = make_uint4(word[0], word[1], word[2], word[3]);

@@ -132,17 +132,6 @@ struct Rows {
     }
   }
 
-  // The same, of a state this launch reads once and does not write.
-  __device__ __forceinline__ static void load_once(Held& held, const S* row) {
-#pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) {
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece) {
-        held[pass][piece].load_once(row + pass * kNextPass + column(piece));
-      }
-    }
-  }
-
   __device__ __forceinline__ static void take(Held& held, const Held& next) {
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {

@@ -127,7 +127,7 @@ __device__ __forceinline__ void verify(const VerifyArguments<T, S>& call) {
     const S* const live = call.s + slot * call.s_stride + tile.own_row;
     typename R::Held held;
     const auto gates = brought.ask(s_rows, begin, staged_rows(count));
-    R::load_once(held, live);
+    R::load(held, live);
     brought.settle(s_rows, gates, staged_rows(count));
     float state[R::kPasses][R::kShare];
     R::widen(state, held);

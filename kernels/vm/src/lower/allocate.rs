@@ -347,23 +347,28 @@ fn alive_at_start(
         after.iter().for_each(|successor| predecessors[*successor].push(block));
     }
     let mut alive = uses.to_vec();
-    // Blocks yet to be looked at, the last first, for what is alive flows backwards.
-    let mut waiting: BTreeSet<usize> = (0..uses.len()).collect();
+    // From the last block to the first, and again, for what is alive flows backwards.
+    let mut waiting = vec![true; uses.len()];
     let mut steps = 0;
-    while let Some(block) = waiting.pop_last() {
-        steps += uses[block].len() * (1 + successors[block].len());
-        if steps > MOST_STEPS {
-            return None;
-        }
-        let mut into = vec![0; uses[block].len()];
-        for successor in &successors[block] {
-            into.iter_mut().zip(&alive[*successor]).for_each(|(into, out)| *into |= out);
-        }
-        into.iter_mut().zip(&defines[block]).for_each(|(into, defines)| *into &= !defines);
-        into.iter_mut().zip(&uses[block]).for_each(|(into, uses)| *into |= uses);
-        if into != alive[block] {
-            alive[block] = into;
-            waiting.extend(&predecessors[block]);
+    while waiting.contains(&true) {
+        for block in (0..uses.len()).rev() {
+            if !std::mem::take(&mut waiting[block]) {
+                continue;
+            }
+            steps += uses[block].len() * (1 + successors[block].len());
+            if steps > MOST_STEPS {
+                return None;
+            }
+            let mut into = vec![0; uses[block].len()];
+            for successor in &successors[block] {
+                into.iter_mut().zip(&alive[*successor]).for_each(|(into, out)| *into |= out);
+            }
+            into.iter_mut().zip(&defines[block]).for_each(|(into, defines)| *into &= !defines);
+            into.iter_mut().zip(&uses[block]).for_each(|(into, uses)| *into |= uses);
+            if into != alive[block] {
+                alive[block] = into;
+                predecessors[block].iter().for_each(|before| waiting[*before] = true);
+            }
         }
     }
     Some(alive)
