@@ -32,7 +32,7 @@ pub struct Case {
     pub scalars: Decisions<u64>,
     /// Store to its form.
     pub stores: Decisions<StoreForm>,
-    /// The NaN that fills unread memory in run A; run B always uses `Poison::Large`.
+    /// The NaN that fills unread memory; a second run, where there is one, uses `Poison::Large`.
     pub poison: Poison,
     /// The order in which blocks and warps run, where the backend lets one choose.
     pub schedule: Schedule,

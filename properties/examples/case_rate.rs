@@ -1,5 +1,5 @@
-//! Cases per second over a frozen list, per contract: geometry, both poisons on the virtual machine
-//! with all checks, the reference and the oracle. Generation is not counted. Beside the rate of the clock
+//! Cases per second over a frozen list, per contract: geometry, the virtual machine with all checks, the
+//! reference and the oracle, as a search does them. Generation is not counted. Beside the rate of the clock
 //! stands that of a second of one core, which others on the machine change less.
 //!
 //! `cargo run --release -p properties --example case_rate`

@@ -1,5 +1,6 @@
-//! The one path from a case to its verdict: prepare, run under two poisons, compare, and whatever else
-//! is to be examined. Every door (tests, fuzz targets, the command) comes through `check`.
+//! The one path from a case to its verdict: prepare, run, run again where that can tell more, compare,
+//! and whatever else is to be examined. Every door (tests, fuzz targets, the command) comes through
+//! `check`.
 
 #[cfg(test)]
 pub(crate) mod fake;
@@ -31,8 +32,9 @@ use std::fmt;
 
 /// The backend that marks every store and faults at the instruction that breaks a rule.
 const EXACT_BACKEND: &str = "vm";
-/// One case in this many is run once more, and once captured.
-const REPEAT_ONE_IN: u64 = 8;
+/// One case in this many is run once more, once captured, and once with other poison where the machine
+/// guards poison already.
+const RERUN_ONE_IN: u64 = 8;
 /// Of one case in this many it is measured how far inside its bounds the kernel is.
 const MEASURED_ONE_IN: u64 = 16;
 
@@ -220,12 +222,12 @@ fn launched(
     (first, later): (&mut Observed, &mut Observed),
     exercised: &mut Exercised,
 ) -> Result<Verdict, ToolError> {
-    let repeat = *examine == Examine::All || is_repeated(prepared.case);
-    if let Some(verdict) = kernel(prepared, repeat, session, (&mut *first, later), exercised)? {
+    let reruns = matches!(examine, Examine::All | Examine::Reruns) || is_rerun(prepared.case);
+    if let Some(verdict) = kernel(prepared, reruns, session, (&mut *first, later), exercised)? {
         return Ok(verdict);
     }
     match examine {
-        Examine::Kernel | Examine::Rejection(_) | Examine::Rejections => {}
+        Examine::Kernel | Examine::Reruns | Examine::Rejection(_) | Examine::Rejections => {}
         Examine::Relation(id) => {
             let found = relation::examine(id, prepared, first, session, exercised)?;
             return Ok(found.unwrap_or(Verdict::Agree));
@@ -246,11 +248,11 @@ fn launched(
     Ok(Verdict::Agree)
 }
 
-/// The kernel against its reference under both poisons, and the house rules. `None` when all hold;
-/// run A's results stay in `first`.
+/// The kernel against its reference, and the house rules. `None` when all hold; run A's results stay
+/// in `first`.
 fn kernel(
     prepared: &Prepared<'_>,
-    repeat: bool,
+    reruns: bool,
     session: &mut Session<'_>,
     (first, later): (&mut Observed, &mut Observed),
     exercised: &mut Exercised,
@@ -263,84 +265,112 @@ fn kernel(
         Err(refusal) => return Ok(Some(refused_legal(&refusal))),
     };
     exercised.mark(prepared.subject, &["house", "accepts"]);
-    let disagree = |found: Disagreement| Ok(Some(Verdict::Disagree(Box::new(found))));
     if let Some(found) = forsaken_path(prepared, &plan, exercised)? {
-        return disagree(found);
+        return Ok(Some(Verdict::Disagree(Box::new(found))));
     }
     let is_exact = session.backend.name() == EXACT_BACKEND;
-    let poison = prepared.case.poison;
-
-    if let Some(verdict) = run(prepared, &plan, poison, session)? {
+    if let Some(verdict) = run(prepared, &plan, prepared.case.poison, session)? {
         return Ok(Some(verdict));
     }
     mark_house(prepared, &plan, is_exact, exercised);
     first.gather(prepared, session.arena);
-    let judges = |clause: &str| prepared.subject.judges(clause);
     if is_exact
-        && judges("house.written")
+        && prepared.subject.judges("house.written")
         && let Some(found) = first_unwritten(prepared, session.arena)
     {
-        return disagree(found);
+        return Ok(Some(Verdict::Disagree(Box::new(found))));
     }
-    if let Some(verdict) = run(prepared, &plan, Poison::Large, session)? {
+    let mut later_runs = LaterRuns { prepared, plan: &plan, session, first, later, exercised };
+    if let Some(verdict) = later_runs.all(is_exact, reruns)? {
         return Ok(Some(verdict));
     }
-    later.gather(prepared, session.arena);
-    if !is_exact
-        && judges("house.written")
-        && let Some(found) = first_unchanged(prepared, (first, poison), (later, Poison::Large))
-    {
-        return disagree(found);
-    }
-    let note = "expected with NaN in unread memory, observed with large numbers there";
-    if judges("house.poison_agree")
-        && let Some(found) = first_difference(prepared, first, later, "house.poison_agree", note)
-    {
-        return disagree(found);
-    }
-    if prepared.case.schedule != Schedule::InOrder && session.backend.orders() {
-        let ended = run_in(Schedule::InOrder, prepared, &plan, poison, session)?;
-        if let Some(verdict) = ended {
+    Ok(judge(prepared, first, exercised)?.map(|found| Verdict::Disagree(Box::new(found))))
+}
+
+/// Runs of a case after its first, each held against that one bit by bit.
+struct LaterRuns<'r, 'p, 's> {
+    prepared: &'r Prepared<'p>,
+    plan: &'r Plan,
+    session: &'r mut Session<'s>,
+    first: &'r Observed,
+    later: &'r mut Observed,
+    exercised: &'r mut Exercised,
+}
+
+impl LaterRuns<'_, '_, '_> {
+    /// With other poison, in the order of numbers, once more, captured. The last two, and where marks
+    /// stand guard the first, are a share of the cases' and asked for by `reruns`.
+    fn all(&mut self, is_exact: bool, reruns: bool) -> Result<Option<Verdict>, ToolError> {
+        let case = self.prepared.case;
+        if (reruns || !(is_exact && self.is_poison_guarded()))
+            && let Some(verdict) = self.other_poison(is_exact)?
+        {
             return Ok(Some(verdict));
         }
-        later.gather(prepared, session.arena);
-        exercised.mark(prepared.subject, &["house.schedule"]);
-        let note = "expected is the case's own order of blocks and warps, observed is by number";
-        if judges("house.schedule")
-            && let Some(found) = first_difference(prepared, first, later, "house.schedule", note)
-        {
-            return disagree(found);
-        }
-    }
-    if repeat {
-        if let Some(verdict) = run(prepared, &plan, poison, session)? {
-            return Ok(Some(verdict));
-        }
-        later.gather(prepared, session.arena);
-        exercised.mark(prepared.subject, &["house.repeat"]);
-        let note = "expected and observed are two runs of the same case";
-        if judges("house.repeat")
-            && let Some(found) = first_difference(prepared, first, later, "house.repeat", note)
-        {
-            return disagree(found);
-        }
-        if session.backend.captures() {
-            fill(prepared, poison, session.arena);
-            let outcome = session.backend.run_captured(&prepared.call, &plan, session.arena)?;
-            if let Some(verdict) = finding(prepared, outcome) {
+        if case.schedule != Schedule::InOrder && self.session.backend.orders() {
+            let ended =
+                run_in(Schedule::InOrder, self.prepared, self.plan, case.poison, self.session)?;
+            let note =
+                "expected is the case's own order of blocks and warps, observed is by number";
+            if let Some(verdict) = ended.or_else(|| self.difference("house.schedule", note)) {
                 return Ok(Some(verdict));
             }
-            later.gather(prepared, session.arena);
-            exercised.mark(prepared.subject, &["house.capture"]);
-            let note = "expected is an eager run, observed a captured and replayed one";
-            if judges("house.capture")
-                && let Some(found) = first_difference(prepared, first, later, "house.capture", note)
-            {
-                return disagree(found);
+        }
+        if reruns {
+            let ended = run(self.prepared, self.plan, case.poison, self.session)?;
+            let note = "expected and observed are two runs of the same case";
+            if let Some(verdict) = ended.or_else(|| self.difference("house.repeat", note)) {
+                return Ok(Some(verdict));
+            }
+            if self.session.backend.captures() {
+                return self.captured();
             }
         }
+        Ok(None)
     }
-    Ok(judge(prepared, first, exercised)?.map(|found| Verdict::Disagree(Box::new(found))))
+
+    /// Whether the machine ends a run that reads a byte of poison: then no result can depend on which
+    /// poison it is, and a second run only tries the marks.
+    fn is_poison_guarded(&self) -> bool {
+        ["house.unread", "house.initialised"].iter().all(|rule| self.prepared.subject.judges(rule))
+    }
+
+    fn other_poison(&mut self, is_exact: bool) -> Result<Option<Verdict>, ToolError> {
+        let prepared = self.prepared;
+        let poison = prepared.case.poison;
+        if let Some(verdict) = run(prepared, self.plan, Poison::Large, self.session)? {
+            return Ok(Some(verdict));
+        }
+        let note = "expected with NaN in unread memory, observed with large numbers there";
+        let disagreement = self.difference("house.poison_agree", note);
+        if !is_exact
+            && prepared.subject.judges("house.written")
+            && let Some(found) =
+                first_unchanged(prepared, (self.first, poison), (self.later, Poison::Large))
+        {
+            return Ok(Some(Verdict::Disagree(Box::new(found))));
+        }
+        Ok(disagreement)
+    }
+
+    fn captured(&mut self) -> Result<Option<Verdict>, ToolError> {
+        let Session { backend, arena } = &mut *self.session;
+        fill(self.prepared, self.prepared.case.poison, arena);
+        let outcome = backend.run_captured(&self.prepared.call, self.plan, arena)?;
+        let note = "expected is an eager run, observed a captured and replayed one";
+        Ok(finding(self.prepared, outcome).or_else(|| self.difference("house.capture", note)))
+    }
+
+    /// The first bit in which the run just ended differs from the first one.
+    fn difference(&mut self, rule: &str, note: &str) -> Option<Verdict> {
+        self.later.gather(self.prepared, self.session.arena);
+        self.exercised.mark(self.prepared.subject, &[rule]);
+        if !self.prepared.subject.judges(rule) {
+            return None;
+        }
+        let found = first_difference(self.prepared, self.first, self.later, rule, note)?;
+        Some(Verdict::Disagree(Box::new(found)))
+    }
 }
 
 /// House rules a finished run exercised: only what this case could have broken here.
@@ -365,9 +395,6 @@ fn mark_house(prepared: &Prepared<'_>, plan: &Plan, is_exact: bool, exercised: &
     }
     if has_live(|access| access == Access::Write) {
         mark("written");
-    }
-    if has_live(|access| access != Access::Read) {
-        mark("poison_agree");
     }
     if prepared.has_dead_bytes() {
         mark("dead_untouched");
@@ -446,11 +473,9 @@ fn refused_legal(refusal: &Rejection) -> Verdict {
     }))
 }
 
-/// Whether this case is among those run again: a fixed share, and what once differed between runs.
-fn is_repeated(case: &Case) -> bool {
-    let once_differed = |clause: &str| clause == "house.repeat" || clause == "house.capture";
-    case.found.as_ref().is_some_and(|found| once_differed(&found.clause))
-        || digest(case).is_multiple_of(REPEAT_ONE_IN)
+/// Whether this case is of the fixed share that is run again.
+fn is_rerun(case: &Case) -> bool {
+    digest(case).is_multiple_of(RERUN_ONE_IN)
 }
 
 /// A cheap hash of a case: sizes, lists, and the first bytes of contents.

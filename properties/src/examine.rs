@@ -4,11 +4,17 @@
 use crate::choices::{Choices, Path};
 use contracts::format::Contract;
 
+/// House rules that a run which repeats the first may be needed to break.
+const RERUN_RULES: [&str; 3] = ["house.poison_agree", "house.repeat", "house.capture"];
+
 /// What to examine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Examine {
-    /// The kernel against its reference, both poisons, all house rules.
+    /// The kernel against its reference, and the house rules; runs that only repeat it for one case in
+    /// eight.
     Kernel,
+    /// The kernel, with every run that repeats it.
+    Reruns,
     /// The kernel, then one relation, by clause id.
     Relation(String),
     /// One call that must be refused, by clause id (`rejects.…`, `requires.…`).
@@ -40,6 +46,8 @@ impl Examine {
             Examine::Relation(clause.to_owned())
         } else if clause.starts_with("rejects.") || clause.starts_with("requires.") {
             Examine::Rejection(clause.to_owned())
+        } else if RERUN_RULES.contains(&clause) {
+            Examine::Reruns
         } else {
             Examine::Kernel
         }

@@ -27,7 +27,7 @@ pub fn trace(
 ) -> Result<(), ToolError> {
     let Verdict::Disagree(found) = verdict else { return Ok(()) };
     // A relation compares with the run of another case, a rejection runs none.
-    if Examine::for_clause(&found.clause) != Examine::Kernel {
+    if !matches!(Examine::for_clause(&found.clause), Examine::Kernel | Examine::Reruns) {
         return Ok(());
     }
     if let Some(text) = written_by(subject, case, found, backend, workspace)? {

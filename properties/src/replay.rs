@@ -116,10 +116,7 @@ fn one(
 
 /// What a stored case is examined for: the clause it once showed, after the kernel itself.
 pub fn examination(case: &Case) -> Examine {
-    match &case.found {
-        Some(found) if !found.clause.starts_with("house.") => Examine::for_clause(&found.clause),
-        _ => Examine::Kernel,
-    }
+    case.found.as_ref().map_or(Examine::Kernel, |found| Examine::for_clause(&found.clause))
 }
 
 /// The contract a file speaks of, from its own `contract:` line, and the case. A file under `root`

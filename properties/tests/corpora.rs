@@ -2,6 +2,8 @@
 //! processes killed while they write. Errors name the file and the way out; nothing is lost.
 #![cfg(feature = "command")]
 
+mod support;
+
 use contracts::case::Case;
 use contracts::case_yaml::write_case;
 use properties::choices::{Seeded, mix};
@@ -12,33 +14,10 @@ use properties::verdict::{FaultReport, Verdict};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
+use support::{Said, shows};
 
 fn assay(arguments: &[&str]) -> Said {
-    let output = Command::new(env!("CARGO_BIN_EXE_assay"))
-        .args(arguments)
-        .output()
-        .expect("the binary runs");
-    Said {
-        code: output.status.code(),
-        out: String::from_utf8_lossy(&output.stdout).into_owned(),
-        err: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
-}
-
-#[track_caller]
-fn shows(said: &Said, code: i32, texts: &[&str]) {
-    let Said { out, err, .. } = said;
-    assert_eq!(said.code, Some(code), "{out}{err}");
-    assert!(!err.contains("panicked"), "{err}");
-    for text in texts {
-        assert!(out.contains(text) || err.contains(text), "no `{text}` in\n{out}{err}");
-    }
+    support::assay(arguments, |_| {})
 }
 
 fn argmax() -> &'static Subject {

@@ -261,15 +261,42 @@ fn a_result_that_depends_on_unread_memory_is_found_without_marks() {
 }
 
 #[test]
+fn other_poison_is_tried_where_no_mark_guards_it() {
+    let made = rows(5);
+    assert!(!is_rerun(&made), "choose a case that is not of the share run again");
+    let runs = |name, subject: &Subject, examine: &Examine| {
+        let mut poisons = Vec::new();
+        let kernel = |hand: &mut Hand<'_>| {
+            let (buffer, offset) = hand.address("x", 4);
+            let mut raw = [0; 4];
+            hand.arena.memory().read(buffer, offset + 4, &mut raw);
+            poisons.push(f32::from_le_bytes(raw).is_nan());
+            hand.honest(row_sum());
+            None
+        };
+        let checked = run_on(name, subject, &made, examine, kernel);
+        assert_eq!(checked.verdict, Verdict::Agree);
+        let exercised = counted(&checked, subject, "house.poison_agree");
+        assert_eq!(exercised, u64::from(poisons.contains(&false)), "{name}");
+        poisons
+    };
+    assert_eq!(runs("vm", row_sum(), &Examine::Kernel), [true]);
+    assert_eq!(runs("cuda", row_sum(), &Examine::Kernel), [true, false]);
+    assert_eq!(runs("vm", row_sum(), &Examine::Reruns), [true, false, true]);
+    for rule in ["house.unread", "house.initialised"] {
+        assert_eq!(
+            runs("vm", &row_sum().without(&[rule]), &Examine::Kernel),
+            [true, false],
+            "{rule}"
+        );
+    }
+}
+
+#[test]
 fn a_run_that_differs_from_the_same_run_is_found_where_runs_are_repeated() {
-    let mut made = rows(5);
-    made.found = Some(contracts::case::Found {
-        clause: "house.repeat".to_owned(),
-        backend: "vm".to_owned(),
-        issue: None,
-    });
+    let made = rows(5);
     let at = |wrong_run: usize| {
-        verdict(row_sum(), &made, &Examine::Kernel, |hand| {
+        verdict(row_sum(), &made, &Examine::Reruns, |hand| {
             if hand.run == wrong_run {
                 hand.edit("y", 1, |sum| sum + 1e-5);
             }
@@ -426,11 +453,11 @@ fn a_forgotten_state_breaks_the_split_and_a_short_sequence_cannot_be_split() {
     let at_chunk = Examine::Relation("relations.split_at_chunk".to_owned());
     let made = prefill(&[9, 4]);
     let forgetful = |hand: &mut Hand<'_>| {
-        if hand.run >= 2 {
+        if hand.run >= 1 {
             (0..2 * 32 * 32).for_each(|flat| hand.edit("s", flat, |value| value + 0.5));
         }
     };
-    // Runs 0 and 1 are the whole case; the first part leaves a state that is off, so the second
+    // Run 0 is the whole case; the first part leaves a state that is off, so the second
     // part's rows are.
     let found = verdict(gdn, &made, &anywhere, forgetful);
     assert_eq!(found.clause(), Some("relations.split_anywhere"));
@@ -460,7 +487,7 @@ fn steps_through_the_decode_kernel_equal_the_prefill() {
         move |hand: &mut Hand<'_>| {
             let is_prefill = hand.call.optional_tensor("cu_seqlens").is_some();
             hand.honest(if is_prefill { gdn } else { named("gdn_decode") });
-            if wrong && !is_prefill && hand.run == 4 {
+            if wrong && !is_prefill && hand.run == 3 {
                 hand.edit("o", 5, |value| value + 0.01);
             }
             None
@@ -471,7 +498,7 @@ fn steps_through_the_decode_kernel_equal_the_prefill() {
         (held.verdict.clone(), counted(&held, gdn, "relations.recurrence")),
         (Verdict::Agree, 1)
     );
-    // Runs 0 and 1 are the prefill, 2.. the steps: run 4 is row 2 of the first sequence.
+    // Run 0 is the prefill, 1.. the steps: run 3 is row 2 of the first sequence.
     let found = run_on("vm", gdn, &made, &recurrence, kernel(true)).verdict;
     let Verdict::Disagree(found) = found else { panic!("a wrong step passed: {found:?}") };
     assert_eq!((&*found.clause, &found.index[..]), ("relations.recurrence", &[2, 0, 5][..]));

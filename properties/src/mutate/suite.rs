@@ -10,6 +10,7 @@ use crate::counters::Counters;
 use crate::examine::Examine;
 use crate::generate;
 use crate::prepare::{Prepared, prepare};
+use crate::replay::examination;
 use crate::subject::Subject;
 use crate::verdict::Verdict;
 use contracts::case::{Case, Schedule};
@@ -81,12 +82,7 @@ pub fn questions(
     let mut questions = Vec::new();
     for (path, case) in corpus::read_all(corpora, subject.contract) {
         let case = case.map_err(ToolError::Case)?;
-        let examine = match &case.found {
-            Some(found) if !found.clause.starts_with("house.") => {
-                Examine::for_clause(&found.clause)
-            }
-            _ => Examine::Kernel,
-        };
+        let examine = examination(&case);
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         questions.push(Question { case, examine, origin: Origin::Corpus(stem) });
     }

@@ -116,8 +116,7 @@ impl<'a> Allowed<'a> {
     /// Whether an element may have these bits.
     pub fn fits(&self, flat: usize, bits: u64) -> bool {
         let Form::Bound { round, overflow, .. } = &self.form else {
-            let expected = self.bits(flat);
-            return bits == expected || self.dtype.is_nan(bits) && self.dtype.is_nan(expected);
+            return self.are_same(bits, self.bits(flat));
         };
         let (expected, observed) = (self.value(flat), self.dtype.to_f64(bits));
         if expected.is_nan() || observed.is_nan() {
@@ -136,16 +135,25 @@ impl<'a> Allowed<'a> {
         (observed - expected).abs() <= bound
     }
 
+    /// Equal bits, or NaN both.
+    fn are_same(&self, bits: u64, expected: u64) -> bool {
+        bits == expected || self.dtype.is_nan(bits) && self.dtype.is_nan(expected)
+    }
+
     /// Whether every live element plainly fits. False asks for a closer look at each: infinities, and NaN
     /// where a number is expected, are not decided here.
     pub fn all_fit(&self, runs: &[LiveRun], bytes: &[u8]) -> bool {
         let mut fit = true;
         match (&self.form, self.expected) {
             (Form::Bits, Expected::Bits(expected)) => {
-                each(runs, self.dtype, bytes, |flat, bits| fit &= bits == expected[flat as usize]);
+                each(runs, self.dtype, bytes, |flat, bits| {
+                    fit &= self.are_same(bits, expected[flat as usize]);
+                });
             }
             (Form::Bits, Expected::Real { .. }) => {
-                each(runs, self.dtype, bytes, |flat, bits| fit &= bits == self.bits(flat as usize));
+                each(runs, self.dtype, bytes, |flat, bits| {
+                    fit &= self.are_same(bits, self.bits(flat as usize));
+                });
             }
             (Form::Bound { round, terms, floor, .. }, Expected::Real { value, .. }) => {
                 let (unit, least) = (round.unit_roundoff(), 0.5 * round.smallest_subnormal());

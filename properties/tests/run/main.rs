@@ -3,30 +3,20 @@
 #![cfg(feature = "command")]
 
 mod arguments;
+#[path = "../support/mod.rs"]
+mod support;
 mod threads;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::{Said, shows};
 
 const PTX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ptx/strangers.ptx");
 
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
 fn assay(folder: &Path, arguments: &[&str]) -> Said {
-    let output = Command::new(env!("CARGO_BIN_EXE_assay"))
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .expect("the binary runs");
-    Said {
-        code: output.status.code(),
-        out: String::from_utf8_lossy(&output.stdout).into_owned(),
-        err: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    support::assay(arguments, |command| {
+        command.current_dir(folder);
+    })
 }
 
 /// A launch of one of the strangers' kernels: grid, block, then one word an argument.
@@ -41,15 +31,6 @@ fn run(folder: &Path, entry: &str, grid: &str, block: &str, rest: &[&str], args:
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
-}
-
-#[track_caller]
-fn shows(said: &Said, code: i32, lines: &[&str]) {
-    let Said { out, err, .. } = said;
-    assert_eq!(said.code, Some(code), "{out}{err}");
-    for line in lines {
-        assert!(out.contains(line) || err.contains(line), "no `{line}` in\n{out}{err}");
-    }
 }
 
 #[test]

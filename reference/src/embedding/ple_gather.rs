@@ -12,21 +12,24 @@ pub fn scaled_codes(scale: f64, out: DType) -> [u64; 256] {
 }
 
 /// out`[i,c]` = `rounded[code(ids[i], c)]`, `[ids,width]`, with rows of zero bits where an id is not in
-/// `0..table_rows`; and the status, 0 or 1 + the position of the first such id. `code` is asked for a
-/// row and a column.
+/// `0..table_rows`; and the status, 0 or 1 + the position of the first such id. `append_row` appends the
+/// codes of a row.
 pub fn gather(
     ids: &[i64],
     table_rows: u64,
     width: u64,
     rounded: &[u64; 256],
-    code: impl Fn(u64, u64) -> u8,
+    append_row: impl Fn(u64, &mut Vec<u8>),
 ) -> (Vec<u64>, i32) {
     let mut out = Vec::with_capacity(ids.len() * width as usize);
+    let mut codes = Vec::with_capacity(width as usize);
     let mut status = 0;
     for (position, id) in ids.iter().enumerate() {
         match u64::try_from(*id).ok().filter(|row| *row < table_rows) {
             Some(row) => {
-                out.extend((0..width).map(|column| rounded[usize::from(code(row, column))]));
+                codes.clear();
+                append_row(row, &mut codes);
+                out.extend(codes.iter().map(|code| rounded[usize::from(*code)]));
             }
             None => {
                 out.extend((0..width).map(|_| 0));
@@ -49,8 +52,8 @@ pub fn ple_gather(inputs: &Inputs) -> Outputs {
     let (table_rows, width) = (codes.shape[0], codes.shape[1]);
     let rounded = scaled_codes(inputs.tensor("scale").value(0), inputs.dtype("out"));
     let ids = inputs.tensor("ids").to_i64();
-    let (out, status) = gather(&ids, table_rows, width, &rounded, |row, column| {
-        codes.bits(row * width + column) as u8
+    let (out, status) = gather(&ids, table_rows, width, &rounded, |row, bytes| {
+        codes.content.append_bytes(codes.dtype, row * width..(row + 1) * width, bytes);
     });
     let status = vec![u64::from(status as u32)];
     Outputs { tensors: vec![("out", Expected::Bits(out)), ("status", Expected::Bits(status))] }
