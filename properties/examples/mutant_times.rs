@@ -1,7 +1,7 @@
-//! How long a search takes to find each mutant the contracts name: the table of
-//! properties/MUTANT_TIMES.md. Fresh cases of several seeds, on one thread, from the first draw to the
-//! first failure, whatever its clause; fails where a median is above the limit. Needs NVRTC:
-//! `cargo run --release -p properties --example mutant_times [CONTRACT or CONTRACT.MUTANT…] > properties/MUTANT_TIMES.md`
+//! How long a search takes to find each mutant the contracts name: writes properties/MUTANT_TIMES.md.
+//! Fresh cases of several seeds, on one thread, from the first draw to the first failure, whatever its
+//! clause; fails where a median is above the limit. What is not named keeps its row. Needs NVRTC:
+//! `cargo run --release -p properties --example mutant_times [CONTRACT or CONTRACT.MUTANT…]`
 
 use kernels::backend::Backend;
 use kernels::backend::vm::VmBackend;
@@ -9,14 +9,20 @@ use kernels::compile::Compiler;
 use kernels::ptx::sources;
 use properties::check::{Workspace, check};
 use properties::choices::{Seeded, mix};
+use properties::corpus::Date;
 use properties::counters::Counters;
 use properties::generate;
 use properties::mutate::clock::Clock;
 use properties::mutate::named::{self, Named};
 use properties::subject::{Subject, subjects};
+use std::collections::BTreeMap;
 use std::error::Error;
+use std::fmt;
 use std::process::ExitCode;
 
+const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/MUTANT_TIMES.md");
+/// In place of a clause.
+const NOT_FOUND: &str = "not found";
 /// Searches of each mutant; odd, so that one of them is the median.
 const SEEDS: u64 = 5;
 /// What a median may be.
@@ -28,48 +34,105 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let compiler = Compiler::find()?;
     let root = sources::checkout_root().ok_or("kernels/cuda is not here: run in a checkout")?;
-    let (mut medians, mut slow) = (Vec::new(), Vec::new());
-    println!("{}", include_str!("mutant_times.md").trim_end());
-    println!("\n| contract | mutant | seconds, median | most | cases, median | clause |");
-    println!("|---|---|---|---|---|---|");
-    for subject in subjects() {
-        for (id, declared) in &subject.contract.mutants {
-            let is_wanted =
-                |one: &String| one == subject.name() || *one == format!("{}.{id}", subject.name());
-            let passed_over = !wanted.is_empty() && !wanted.iter().any(is_wanted);
-            if declared.equivalent.is_some() || passed_over {
-                continue;
-            }
+    let mut rows = measured(&std::fs::read_to_string(TABLE)?)?;
+    let declared = subjects().iter().flat_map(|subject| {
+        let mutants = subject.contract.mutants.iter();
+        let told_apart = mutants.filter(|(_, mutant)| mutant.equivalent.is_none());
+        told_apart.map(move |(id, _)| (subject, id, format!("{}.{id}", subject.name())))
+    });
+    let declared: Vec<(&Subject, &String, String)> = declared.collect();
+    rows.retain(|of, _| declared.iter().any(|(_, _, name)| name == of));
+    for (subject, id, name) in &declared {
+        if wanted.is_empty() || wanted.iter().any(|one| one == name || one == subject.name()) {
             let mutant = named::of_mutant(compiler.installation(), &root, subject, id)?;
-            let mut searches = Vec::new();
-            for seed in 0..SEEDS {
-                searches.push(search(subject, &mutant, seed)?);
-            }
-            searches.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
-            let median = &searches[searches.len() / 2];
-            let Search { seconds, cases, .. } = *median;
-            let most = searches[searches.len() - 1].seconds;
-            let clause = median.clause.as_deref().unwrap_or("not found");
-            let (name, id) = (subject.name(), &mutant.id);
-            println!("| {name} | {id} | {seconds:.3} | {most:.3} | {cases} | `{clause}` |");
-            if seconds > MEDIAN_SECONDS || median.clause.is_none() {
-                slow.push(format!("{}.{}", subject.name(), mutant.id));
-            }
-            medians.push(seconds);
+            let row = measure(subject, &mutant)?;
+            println!("{row}");
+            rows.insert(name.clone(), row);
+            // At once: what is stopped keeps what it has measured.
+            std::fs::write(
+                TABLE,
+                document(declared.iter().filter_map(|(_, _, name)| rows.get(name))),
+            )?;
         }
+    }
+    let is_slow = |row: &Row| row.seconds > MEDIAN_SECONDS || row.clause == NOT_FOUND;
+    let slow: Vec<&str> =
+        rows.iter().filter(|(_, row)| is_slow(row)).map(|(name, _)| name.as_str()).collect();
+    if slow.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("above {MEDIAN_SECONDS} s: {}", slow.join(", "));
+    Ok(ExitCode::FAILURE)
+}
+
+/// One line of the table.
+struct Row {
+    mutant: [String; 2],
+    seconds: f64,
+    most: f64,
+    cases: u64,
+    clause: String,
+    day: Date,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Row { mutant: [contract, id], seconds, most, cases, clause, day } = self;
+        write!(f, "| {contract} | {id} | {seconds:.3} | {most:.3} | {cases} | `{clause}` | {day} |")
+    }
+}
+
+/// The rows of a table as written, by mutant.
+fn measured(table: &str) -> Result<BTreeMap<String, Row>, Box<dyn Error>> {
+    let lines = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [contract, id, seconds, most, cases, clause, day] = cells[..] else { return None };
+        let row = Row {
+            mutant: [contract.to_owned(), id.to_owned()],
+            seconds: seconds.parse().ok()?,
+            most: most.parse().ok()?,
+            cases: cases.parse().ok()?,
+            clause: clause.trim_matches('`').to_owned(),
+            day: Date::parse(day)?,
+        };
+        Some((format!("{contract}.{id}"), row))
+    };
+    lines.map(|line| row(line).ok_or_else(|| format!("{TABLE}: no row: {line}").into())).collect()
+}
+
+fn document<'r>(rows: impl Iterator<Item = &'r Row>) -> String {
+    let mut text = include_str!("mutant_times.md").trim_end().to_owned();
+    text += "\n\n| contract | mutant | seconds, median | most | cases, median | clause | day |";
+    text += "\n|---|---|---|---|---|---|---|\n";
+    let mut medians = Vec::new();
+    for row in rows {
+        text += &format!("{row}\n");
+        medians.push(row.seconds);
     }
     medians.sort_by(f64::total_cmp);
     if let (Some(middle), Some(last)) = (medians.get(medians.len() / 2), medians.last()) {
         let count = medians.len();
-        println!(
-            "\n{count} mutants: half of the medians are at most {middle:.3} s, all at most {last:.3} s."
+        text += &format!(
+            "\n{count} mutants: half of the medians are at most {middle:.3} s, all at most {last:.3} s.\n"
         );
     }
-    if slow.is_empty() {
-        return Ok(ExitCode::SUCCESS);
+    text
+}
+
+fn measure(subject: &Subject, mutant: &Named) -> Result<Row, Box<dyn Error>> {
+    let mut searches = Vec::new();
+    for seed in 0..SEEDS {
+        searches.push(search(subject, mutant, seed)?);
     }
-    println!("\nAbove {MEDIAN_SECONDS} s: {}.", slow.join(", "));
-    Ok(ExitCode::FAILURE)
+    searches.sort_by(|one, other| {
+        one.seconds.total_cmp(&other.seconds).then(one.cases.cmp(&other.cases))
+    });
+    let most = searches[searches.len() - 1].seconds;
+    let Search { seconds, cases, clause } = searches.swap_remove(searches.len() / 2);
+    let mutant = [subject.name().to_owned(), mutant.id.clone()];
+    let clause = clause.unwrap_or_else(|| NOT_FOUND.to_owned());
+    Ok(Row { mutant, seconds, most, cases, clause, day: Date::today() })
 }
 
 /// One search of one mutant.

@@ -1,14 +1,19 @@
 //! Tables of what was measured hold a row for everything there is to measure, and no row that is over
-//! its limit: a decision that is newly planted has to be looked for, a contract to be shrunk as well.
+//! its limit: a mutant or a decision that is newly planted has to be looked for, a contract to be shrunk as
+//! well.
 
 use kernels::transaction::Planted;
+use properties::corpus::Date;
 use properties::rounds::protocol;
-use properties::subject::known_subjects;
+use properties::subject::{Subject, known_subjects, subject, subjects};
 use std::collections::BTreeSet;
 
+const MUTANT_TIMES: &str = include_str!("../MUTANT_TIMES.md");
 const ROUNDS: &str = include_str!("../ROUNDS.md");
 const SHRINKING: &str = include_str!("../SHRINKING.md");
 
+/// In which a mutant must be found, in the median.
+const MUTANT_SECONDS: f64 = 2.0;
 /// In which each wrong round must be found, and the most events that may be left of it.
 const ROUND_SECONDS: f64 = 60.0;
 const ROUND_EVENTS: usize = 8;
@@ -32,6 +37,65 @@ fn must_be_same(wanted: &BTreeSet<String>, measured: &BTreeSet<String>, example:
     if let Some(differing) = differing(wanted, measured) {
         panic!("{differing}; measure anew: cargo run --release -p properties --example {example}");
     }
+}
+
+/// What is wrong with the row of a mutant, unless it was found in time.
+fn too_slow(row: &[&str]) -> Option<String> {
+    let [contract, mutant, median, most, cases, clause, day] = row else {
+        return Some(format!("{row:?}: not seven cells"));
+    };
+    let seconds = [median, most].map(|cell| cell.parse::<f64>().ok());
+    let [Some(median), Some(most)] = seconds else {
+        return Some(format!("{contract}.{mutant}: no seconds"));
+    };
+    let Some(subject) = subject(contract) else {
+        return Some(format!("{contract}.{mutant}: no such contract"));
+    };
+    let clause = clause.trim_matches('`');
+    let is_found = contracts::clauses(subject.contract).iter().any(|one| one.id == clause);
+    let in_time = (0.0..=MUTANT_SECONDS).contains(&median) && median <= most;
+    let of_cases = cases.parse::<u64>().is_ok_and(|cases| cases > 0) && Date::parse(day).is_some();
+    (!(in_time && is_found && of_cases)).then(|| format!("{contract}.{mutant}: {row:?}"))
+}
+
+#[test]
+fn every_mutant_a_contract_names_was_timed() {
+    let named = |subject: &Subject| {
+        let mutants = subject.contract.mutants.iter();
+        let told_apart = mutants.filter(|(_, mutant)| mutant.equivalent.is_none());
+        told_apart.map(|(id, _)| format!("{}.{id}", subject.name())).collect::<Vec<_>>()
+    };
+    let wanted: BTreeSet<String> = subjects().iter().flat_map(named).collect();
+    let rows = rows(MUTANT_TIMES);
+    let names: Vec<String> = rows.iter().map(|row| format!("{}.{}", row[0], row[1])).collect();
+    let measured: BTreeSet<String> = names.iter().cloned().collect();
+    must_be_same(&wanted, &measured, "mutant_times, with the names of those");
+    assert_eq!(names.len(), measured.len(), "a mutant has two rows");
+    let slow: Vec<String> = rows.iter().filter_map(|row| too_slow(row)).collect();
+    assert!(slow.is_empty(), "{slow:#?}");
+}
+
+#[test]
+fn a_mutant_found_late_or_never_is_told() {
+    let row = ["gdn_decode", "decay_sign", "2.000", "7.500", "3", "`house.races`", "2026-12-01"];
+    assert_eq!(too_slow(&row), None);
+    for (cell, wrong) in [
+        (2, "2.001"),
+        (2, "-1.000"),
+        (2, "NaN"),
+        (2, "soon"),
+        (3, "1.999"),
+        (4, "0"),
+        (5, "`not found`"),
+        (5, "`tolerance.x.f32`"),
+        (0, "gdn_decoder"),
+        (6, "2026-02-30"),
+    ] {
+        let mut row = row;
+        row[cell] = wrong;
+        assert!(too_slow(&row).is_some(), "{wrong} in cell {cell}");
+    }
+    assert!(too_slow(&row[..6]).is_some());
 }
 
 #[test]
