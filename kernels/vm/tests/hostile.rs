@@ -323,8 +323,8 @@ fn thousands_of_mbarriers_cost_no_more_each() {
 }
 
 /// A call through a register may be of any function, and a return to any place after such a call: 26,486
-/// blocks. A build with address sanitizer and coverage, not this one, took minutes where what is alive was
-/// looked for by sweeps over all of them.
+/// blocks. This sees that none of the passes takes much longer than all do now, well under a second; that the
+/// search for what is alive looks at each block a few times, `lower/alive.rs` counts on a graph of the kind.
 #[test]
 fn copies_of_functions_called_through_registers_are_read_soon() {
     let start = std::time::Instant::now();

@@ -6,6 +6,7 @@ mod complete;
 mod contents;
 mod layouts;
 mod plan;
+mod rarity;
 mod structure;
 mod wish;
 
@@ -15,9 +16,9 @@ use crate::choices::{Choices, Path};
 use crate::examine::Examine;
 use crate::subject::Subject;
 use contracts::case::{Case, Schedule};
-use contracts::expr::Expr;
-use contracts::format::{Access, By, Contract, Fixture, List};
+use contracts::format::{Contract, Fixture};
 use plan::Plan;
+use rarity::rarity;
 use std::fmt;
 use wish::Wish;
 
@@ -56,13 +57,6 @@ impl std::error::Error for Discard {}
 /// How often a combination that the contract refuses is drawn again.
 const ATTEMPTS: usize = 64;
 
-/// A fixture whose sizes multiply to more than this is the rarer the larger it is.
-const LARGE_FIXTURE: i64 = 1024;
-/// So many places of a pool are few.
-const FEW_PLACES: i64 = 64;
-/// As rare as one gets.
-const RAREST_FIXTURE: i64 = 64;
-
 /// Draws a case: one in eight completes a fixture, large ones less often; some of the others begin
 /// with a wish for what is seldom met; the rest is free.
 pub fn draw(subject: &Subject, choices: &mut dyn Choices) -> Result<Draw, Discard> {
@@ -89,25 +83,6 @@ pub fn draw_unbound(
     choices: &mut dyn Choices,
 ) -> Result<Case, Discard> {
     assemble(contract, Given::default(), choices)
-}
-
-/// One in so many of a fixture's turns is taken, by the sizes of what the kernel reads. A few places of a
-/// pool or a table do not count: they are stored, and no work is done on them.
-fn rarity(contract: &Contract, fixture: &Fixture) -> i64 {
-    let tensors = contract.tensors.values();
-    let read = tensors.filter(|tensor| tensor.access != By::Always(Access::Write));
-    let sizing: Vec<&str> =
-        read.flat_map(|tensor| tensor.shape.iter().flat_map(Expr::names)).collect();
-    let pooled = |dim: &str| {
-        let slots = |list: &List| list.slots.as_ref().is_some_and(|slots| slots.pool == dim);
-        let ids = |list: &List| list.ids.as_ref().is_some_and(|ids| ids.below == dim);
-        contract.lists.values().any(|list| slots(list) || ids(list))
-    };
-    let counts =
-        |dim: &str, size: i64| sizing.contains(&dim) && (size > FEW_PLACES || !pooled(dim));
-    let sizes = fixture.dims.iter().filter(|(dim, size)| counts(dim, **size));
-    let size = sizes.fold(1, |all: i64, (_, size)| all.saturating_mul(*size));
-    (size / LARGE_FIXTURE + 1).min(RAREST_FIXTURE)
 }
 
 /// Completes one fixture or production shape, by name.

@@ -3,6 +3,7 @@
 //! Lanes write only their own part of a slot, so divergence does not matter here.
 
 use super::Lowering;
+use super::alive::alive_at_start;
 use super::visit::Role;
 use crate::program::{Class, Op, Reg, Slot};
 use std::collections::{BTreeSet, HashMap};
@@ -245,6 +246,8 @@ impl Lowering<'_, '_> {
     ) -> Option<(Vec<Option<(u32, u32)>>, Vec<Reg>)> {
         /// Registers times blocks, over 64: three bits each are kept.
         const MOST_WORDS: usize = 1 << 24;
+        /// Of the search for what is alive: a word of a set at each way out of a block is one.
+        const MOST_STEPS: usize = 1 << 28;
         let words = count.div_ceil(64);
         let blocks = starts.len();
         if words * blocks > MOST_WORDS {
@@ -284,7 +287,7 @@ impl Lowering<'_, '_> {
         }
         let successors: Vec<Vec<usize>> =
             (0..blocks).map(|block| self.successors(starts, block)).collect();
-        let alive = alive_at_start(&uses, &defines, &successors)?;
+        let alive = alive_at_start(&uses, &defines, &successors, MOST_STEPS)?;
         for block in 0..blocks {
             let first = use_at(starts[block] as usize);
             let last = use_at(end_of(block, len)) + 1;
@@ -331,47 +334,6 @@ impl Lowering<'_, '_> {
         }
         out
     }
-}
-
-/// What is alive where each block starts: the least sets that hold a block's own uses, and what is alive
-/// where it may go on less what it defines. A block is looked at again when a successor's set grew. `None`
-/// after too many steps, of which a word of a set at each way out of a block is one.
-fn alive_at_start(
-    uses: &[Vec<u64>],
-    defines: &[Vec<u64>],
-    successors: &[Vec<usize>],
-) -> Option<Vec<Vec<u64>>> {
-    const MOST_STEPS: usize = 1 << 28;
-    let mut predecessors = vec![Vec::new(); uses.len()];
-    for (block, after) in successors.iter().enumerate() {
-        after.iter().for_each(|successor| predecessors[*successor].push(block));
-    }
-    let mut alive = uses.to_vec();
-    // From the last block to the first, and again, for what is alive flows backwards.
-    let mut waiting = vec![true; uses.len()];
-    let mut steps = 0;
-    while waiting.contains(&true) {
-        for block in (0..uses.len()).rev() {
-            if !std::mem::take(&mut waiting[block]) {
-                continue;
-            }
-            steps += uses[block].len() * (1 + successors[block].len());
-            if steps > MOST_STEPS {
-                return None;
-            }
-            let mut into = vec![0; uses[block].len()];
-            for successor in &successors[block] {
-                into.iter_mut().zip(&alive[*successor]).for_each(|(into, out)| *into |= out);
-            }
-            into.iter_mut().zip(&defines[block]).for_each(|(into, defines)| *into &= !defines);
-            into.iter_mut().zip(&uses[block]).for_each(|(into, uses)| *into |= uses);
-            if into != alive[block] {
-                alive[block] = into;
-                predecessors[block].iter().for_each(|before| waiting[*before] = true);
-            }
-        }
-    }
-    Some(alive)
 }
 
 fn widen(interval: &mut Option<(u32, u32)>, at: u32) {

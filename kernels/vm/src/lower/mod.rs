@@ -1,6 +1,7 @@
 //! Syntax tree → program. Names become slots, labels become positions, device functions are
 //! inlined at their calls. What the machine lacks becomes an `Unsupported` operation.
 
+mod alive;
 mod allocate;
 mod arithmetic;
 mod bits;
