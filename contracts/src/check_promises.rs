@@ -8,8 +8,8 @@ use crate::check::{
 use crate::check_history;
 use crate::check_tensors::{check_dtype_ref, check_values, first_axis, layout_word};
 use crate::clause::{
-    Assignment, HOUSE_RULES, MOST_ASSIGNMENTS, accesses, allowed_dtypes, assignments, clauses,
-    is_written,
+    Assignment, EXCUSABLE_RULES, HOUSE_RULES, MOST_ASSIGNMENTS, accesses, allowed_dtypes,
+    assignments, clauses, is_written,
 };
 use crate::expr::Expr;
 use crate::format::{
@@ -49,9 +49,14 @@ pub(crate) fn check(contract: &Contract) -> Checked {
     }
     check_history::check(contract)?;
     for rule in contract.except.keys() {
-        let known = HOUSE_RULES.iter().map(|(rule, _)| *rule);
-        let unknown = format!("`{rule}` is no house rule");
-        ensure(known.clone().any(|k| k == rule), "except", &unknown, &suggestion(rule, known))?;
+        let is_house_rule = HOUSE_RULES.iter().any(|(known, _)| known == rule);
+        let wrong = if is_house_rule {
+            format!("`{rule}` cannot be excepted: a run that breaks it ends there")
+        } else {
+            format!("`{rule}` is no house rule")
+        };
+        let known = EXCUSABLE_RULES.into_iter();
+        ensure(known.clone().any(|k| k == rule), "except", &wrong, &suggestion(rule, known))?;
     }
     check_mutants(contract)
 }

@@ -122,6 +122,10 @@ pub const HOUSE_RULES: [(&str, Need); 15] = [
     ("capture", Need::Cuda),
 ];
 
+/// House rules that a contract may except. The others end a run where they are broken, and what it would
+/// have left is unknown.
+pub const EXCUSABLE_RULES: [&str; 5] = ["written", "poison_agree", "repeat", "schedule", "capture"];
+
 /// One promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clause {

@@ -116,7 +116,7 @@
 //! * **Edits** of a rejection, exactly one: `set_dtype`, `set_shape`, `set_stride`, `set_dim`. `detected:
 //!   plan` (the default) is found from the arguments; `status` in a device word the kernel writes;
 //!   `caller` is an obligation that is never generated.
-//! * **House rules**: see [`HOUSE_RULES`].
+//! * **House rules**: see [`HOUSE_RULES`]; `except: {repeat: why}` drops one of [`EXCUSABLE_RULES`].
 //!
 //! # Paths
 //!
@@ -254,7 +254,7 @@ pub use builtin::{
 };
 pub use case::{Case, CaseTensor, Content, Decisions, Fill, Layout, Schedule, StoreForm};
 pub use case_error::{CaseError, printable};
-pub use clause::{AutoReject, Clause, ClauseKind, HOUSE_RULES, Need, clauses};
+pub use clause::{AutoReject, Clause, ClauseKind, EXCUSABLE_RULES, HOUSE_RULES, Need, clauses};
 pub use dtype::{DType, Poison};
 pub use expr::{Expr, ExprError, Scope, Value};
 pub use format::Contract;

@@ -407,8 +407,13 @@ fn promises_mention_what_exists() {
     refused(
         "history: []",
         "except: {racing: no}",
-        "bad.yaml:43: except: `racing` is no house rule; write one of accepts, bounds, initialised, races, barriers, \
-         budget, read_only, dead_untouched, unread, written, poison_agree, repeat, schedule, guard, capture",
+        "bad.yaml:43: except: `racing` is no house rule; write one of written, poison_agree, repeat, schedule, capture",
+    );
+    refused(
+        "history: []",
+        "except: {races: two blocks add to one word}",
+        "bad.yaml:43: except: `races` cannot be excepted: a run that breaks it ends there; write one of written, \
+         poison_agree, repeat, schedule, capture",
     );
 }
 

@@ -364,7 +364,9 @@ impl LaterRuns<'_, '_, '_> {
     /// The first bit in which the run just ended differs from the first one.
     fn difference(&mut self, rule: &str, note: &str) -> Option<Verdict> {
         self.later.gather(self.prepared, self.session.arena);
-        self.exercised.mark(self.prepared.subject, &[rule]);
+        if has_live(self.prepared, |access| access != Access::Read) {
+            self.exercised.mark(self.prepared.subject, &[rule]);
+        }
         if !self.prepared.subject.judges(rule) {
             return None;
         }
@@ -386,20 +388,22 @@ fn mark_house(prepared: &Prepared<'_>, plan: &Plan, is_exact: bool, exercised: &
     } else {
         mark("guard");
     }
-    let has_live = |access: fn(Access) -> bool| {
-        let tensors = prepared.geometry.tensors.iter().zip(&prepared.live);
-        tensors.into_iter().any(|(tensor, live)| access(tensor.access) && !live.is_empty())
-    };
-    if has_live(|access| access == Access::Read) {
+    if has_live(prepared, |access| access == Access::Read) {
         mark("read_only");
     }
-    if has_live(|access| access == Access::Write) {
+    if has_live(prepared, |access| access == Access::Write) {
         mark("written");
     }
     if prepared.has_dead_bytes() {
         mark("dead_untouched");
         mark("unread");
     }
+}
+
+/// Whether a tensor touched in this way has an element.
+fn has_live(prepared: &Prepared<'_>, touched: impl Fn(Access) -> bool) -> bool {
+    let mut tensors = prepared.geometry.tensors.iter().zip(&prepared.live);
+    tensors.any(|(tensor, live)| touched(tensor.access) && !live.is_empty())
 }
 
 /// Plans and runs a case once. `None` when it finished: the results are in the arena.

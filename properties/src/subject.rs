@@ -22,7 +22,8 @@ pub struct Subject {
     pub clauses: Vec<Clause>,
     /// Clause ids of calls that must be refused.
     pub rejections: Vec<String>,
-    /// Clauses that are not judged, by id: what is found without one shows what it alone catches.
+    /// Clauses that are not judged, by id: house rules the contract excepts, and whatever is switched off to
+    /// see what it alone catches.
     pub off: Vec<String>,
 }
 
@@ -42,14 +43,15 @@ impl Subject {
             reference,
             clauses,
             rejections,
-            off: Vec::new(),
+            off: contract.except.keys().map(|rule| format!("house.{rule}")).collect(),
         }
     }
 
-    /// The subject with these clauses switched off.
+    /// The subject with these clauses switched off, besides those its contract excepts.
     pub fn without(&self, clauses: &[&str]) -> Subject {
-        let off = clauses.iter().map(|clause| (*clause).to_owned()).collect();
-        Subject { off, ..self.clone() }
+        let mut subject = self.clone();
+        subject.off.extend(clauses.iter().map(|clause| (*clause).to_owned()));
+        subject
     }
 
     /// Whether a clause is judged.

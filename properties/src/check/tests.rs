@@ -308,6 +308,24 @@ fn a_run_that_differs_from_the_same_run_is_found_where_runs_are_repeated() {
 }
 
 #[test]
+fn a_rule_that_the_contract_excepts_is_not_judged() {
+    let mut contract = row_sum().contract.clone();
+    contract.except.insert("repeat".to_owned(), "blocks add in any order".to_owned());
+    let contract = Box::leak(Box::new(contract));
+    let subject = Subject::new(contract, &kernels::registry::CANARY, row_sum().reference);
+    let at = |wrong_run: usize| {
+        verdict(&subject, &rows(5), &Examine::Reruns, |hand| {
+            if hand.run == wrong_run {
+                hand.edit("y", 1, |sum| sum + 1e-5);
+            }
+        })
+    };
+    assert_eq!(at(2), Verdict::Agree);
+    assert_eq!(at(1).clause(), Some("house.poison_agree"));
+    assert_eq!(subject.without(&["house.poison_agree"]).off.len(), 2);
+}
+
+#[test]
 fn a_lean_within_every_bound_is_drift() {
     let made = decode();
     let gdn = named("gdn_decode");
