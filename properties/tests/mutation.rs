@@ -7,7 +7,7 @@ use properties::mutate::modules::{self, Module};
 use properties::mutate::operators::Operator;
 use properties::mutate::sample::{Mutant, sample, seed_of};
 use properties::mutate::suite::{Suite, questions};
-use properties::mutate::{Plan, mutate};
+use properties::mutate::{Plan, Score, mutate};
 use properties::subject::{Subject, canary};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -148,6 +148,7 @@ fn plan(seed: &str) -> Plan {
         threads: 2,
         budget: None,
         changes: None,
+        lines: Vec::new(),
         named: Vec::new(),
         assembler: None,
         equivalents: Equivalents::default(),
@@ -165,6 +166,21 @@ fn a_budget_that_is_over_at_once_leaves_the_contract_unjudged() {
     // No site to try is another matter: a change that touches no kernel has no mutants.
     let nothing = Plan { sample: 0, ..over };
     assert!(!mutate(&nothing, &STOP, &mut |_| {}).expect("a score").is_unjudged());
+}
+
+#[test]
+fn lines_are_tried_with_every_edit_and_no_other_line() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let score = |plan: &Plan| mutate(plan, &STOP, &mut |_| {}).expect("a score");
+    let all = score(&plan("a"));
+    let line = all.judged[0].mutant.line;
+    let of_line = score(&Plan { lines: vec![line], ..plan("a") });
+    assert_eq!((of_line.sites, of_line.executed), (1, 1));
+    assert!(of_line.judged.iter().all(|judged| judged.mutant.line == line));
+    // A sample has one edit a site; here that one is among all.
+    let sampled = |score: &Score| score.judged.iter().any(|one| one.mutant == all.judged[0].mutant);
+    assert!(sampled(&of_line) && of_line.judged.len() > 1, "{} edits", of_line.judged.len());
+    assert_eq!(score(&Plan { lines: vec![1], ..plan("a") }).chosen, 0, "line 1 has no site");
 }
 
 #[test]

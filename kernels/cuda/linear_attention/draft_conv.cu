@@ -80,6 +80,11 @@ struct Coefficients {
   template <int N>
   __device__ __forceinline__ void sum(float (&whole)[N], i64 row, int output, int apart) const {
     const float* const first = parts + row * outputs + output;
+    if constexpr (sizeof(T) == sizeof(float)) {  // a single part
+#pragma unroll
+      for (int i = 0; i < N; ++i) whole[i] = __ldg(first + i * apart);
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < N; ++i) whole[i] = 0.0f;
 #pragma unroll 1

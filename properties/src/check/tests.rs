@@ -393,6 +393,38 @@ fn snapshots_outputs_and_state_of_a_step_are_held_together() {
 }
 
 #[test]
+fn outputs_are_computed_from_what_was_stored() {
+    let conv = named("draft_conv");
+    let made = draw_fixture(conv, "projecting", &mut Seeded { seed: 3 }).expect("a case");
+    let stored = Examine::Relation("relations.stored_are_used".to_owned());
+    assert_eq!(verdict(conv, &made, &stored, |_| {}), Verdict::Agree);
+    let nudge = |value: f64| value * (1.0 + 2f64.powi(-22));
+    let projects = |hand: &Hand<'_>| hand.call.word("stage") == Ok("project");
+    // Far inside the bound; not where the call that is given the coefficients does the same.
+    let apart = |hand: &mut Hand<'_>| {
+        if projects(hand) {
+            hand.edit("y", 5, nudge);
+        }
+    };
+    let found = verdict(conv, &made, &stored, apart);
+    assert_eq!((found.clause(), found.tensor()), (Some("relations.stored_are_used"), Some("y")));
+    assert_eq!(verdict(conv, &made, &Examine::Kernel, apart), Verdict::Agree);
+    let alike = |hand: &mut Hand<'_>| hand.edit("y", 5, nudge);
+    assert_eq!(verdict(conv, &made, &stored, alike), Verdict::Agree);
+    // Others are stored than were used.
+    let restored = |hand: &mut Hand<'_>| {
+        if projects(hand) {
+            hand.edit("coef", 0, |value| value * (1.0 + 2f64.powi(-20)));
+        }
+    };
+    let found = verdict(conv, &made, &stored, restored);
+    assert_eq!(found.clause(), Some("relations.stored_are_used"));
+    // Nothing is stored where coefficients are given.
+    let given = draw_fixture(conv, "blocks", &mut Seeded { seed: 3 }).expect("a case");
+    assert_eq!(verdict(conv, &given, &stored, |hand| hand.edit("y", 5, nudge)), Verdict::Agree);
+}
+
+#[test]
 fn dead_slots_and_padded_rows_are_not_compared() {
     let made = decode();
     let gdn = named("gdn_decode");

@@ -7,6 +7,7 @@
 //! dies at the first wrong answer ([`judge`]). A survivor whose machine code is the kernel's own is no
 //! mutant ([`machine_code`]); one declared equivalent ([`equivalents`]) must give the kernel's own bits.
 
+pub mod chance;
 pub mod changes;
 pub mod clock;
 pub mod equivalents;
@@ -24,13 +25,14 @@ pub mod suite;
 
 use crate::check::ToolError;
 use crate::subject::Subject;
+use chance::{LEAST_CHANCE, of_at_most};
 use changes::Changes;
 use equivalents::Equivalents;
 use judge::{Fate, Judge};
 use machine_code::Assembler;
 use modules::Module;
 use named::Named;
-use sample::{Mutant, Sample, sample, seed_of};
+use sample::{Mutant, Sample, of_lines, sample, seed_of};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -57,6 +59,8 @@ pub struct Plan {
     pub budget: Option<Duration>,
     /// Only mutants of lines this touches.
     pub changes: Option<Changes>,
+    /// Every edit of these PTX lines in place of a sample, where there are any.
+    pub lines: Vec<u32>,
     /// Wrong kernels from source, asked everything.
     pub named: Vec<Named>,
     /// Compares machine code, where `ptxas` is at hand.
@@ -272,7 +276,10 @@ pub fn mutate(
     let judges = |changes: &Changes| changes.judges(subject.family, subject.name());
     let whole = plan.changes.as_ref().is_some_and(judges);
     let changes = plan.changes.as_ref().filter(|_| !whole);
-    let Sample { mutants, sites, executed } = sample(&modules, &suite, plan.sample, seed, changes);
+    let Sample { mutants, sites, executed } = match &plan.lines[..] {
+        [] => sample(&modules, &suite, plan.sample, seed, changes),
+        lines => of_lines(&modules, &suite, lines),
+    };
 
     let judging = Instant::now();
     let until = plan.budget.map(|budget| judging + budget);
@@ -426,8 +433,8 @@ fn most_declared(sample: usize) -> usize {
     if sample >= WHOLE_SAMPLE {
         return sample / 10;
     }
-    let tenth = sample as f64 / 10.0;
-    (tenth + 2.5 * (0.9 * tenth).sqrt()).ceil() as usize
+    let is_chance = |most: &usize| 1.0 - of_at_most(*most, sample, 0.1) >= LEAST_CHANCE;
+    (0..sample).take_while(is_chance).count()
 }
 
 #[cfg(test)]
@@ -437,6 +444,6 @@ mod tests {
     #[test]
     fn a_small_sample_may_hold_more_declared_by_chance_than_a_whole_one() {
         assert_eq!([150, 159, 300].map(most_declared), [15, 15, 30]);
-        assert_eq!([0, 4, 25, 149].map(most_declared), [0, 2, 7, 25]);
+        assert_eq!([0, 1, 4, 12, 25, 149].map(most_declared), [0, 1, 3, 6, 9, 30]);
     }
 }

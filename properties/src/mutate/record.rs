@@ -3,6 +3,7 @@
 //! others as they are.
 
 use super::Score;
+use super::chance::{LEAST_CHANCE, of_at_most};
 use super::judge::Fate;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,8 +18,6 @@ const LEAST_SLACK_POINTS: f64 = 3.0;
 const SLACK_ERRORS: f64 = 2.5;
 /// Fewer are judged by exact chances.
 const FEW_MUTANTS: usize = 25;
-/// Below which a lower score is no chance.
-const LEAST_CHANCE: f64 = 1e-3;
 
 const HEAD: &str = "\
 # Mutation scores
@@ -156,7 +155,7 @@ impl Record {
 
     /// Whether a score is lower than the one on record by more than its sample explains: three points,
     /// or two and a half standard errors. Of a few mutants those errors say nothing (without a survivor on
-    /// record they are none): then, by more than chance brings about once in a thousand such samples.
+    /// record they are none): then, by more than chance brings about.
     pub fn drop_of(&self, score: &Score) -> Option<String> {
         let recorded = self.contract(score.subject.name())?;
         let points = 100.0 * score.share()?;
@@ -221,19 +220,17 @@ impl Record {
     }
 }
 
-/// How likely no more than `killed` of `total` mutants die where the record's share would, one mutant of
-/// either kind added to the record: a sample without survivors does not promise that there are none.
+/// How likely no more than `killed` of `total` mutants die where the record's share would, that of both its
+/// samples, and one mutant of either kind added: a sample without survivors does not promise that there
+/// are none.
 fn chance_of_as_few(killed: usize, total: usize, recorded: &Recorded) -> f64 {
-    let of_record = recorded.points / 100.0 * recorded.total as f64;
-    let share = (of_record + 1.0) / (recorded.total as f64 + 2.0);
-    // Binomial terms, each from the one before.
-    let mut term = (1.0 - share).powi(total as i32);
-    let mut sum = term;
-    for at in 0..killed {
-        term *= (total - at) as f64 / (at + 1) as f64 * share / (1.0 - share);
-        sum += term;
+    let samples = [Some((recorded.points, recorded.total)), recorded.second];
+    let (mut died, mut of) = (1.0, 2.0);
+    for (points, total) in samples.into_iter().flatten() {
+        died += points / 100.0 * total as f64;
+        of += total as f64;
     }
-    sum
+    of_at_most(killed, total, died / of)
 }
 
 /// Points by which the share of this many mutants may fall short of a score by chance.
@@ -354,15 +351,18 @@ mod tests {
             let record = Record::of(&format!("{HEAD}{}\n", row("a", points))).expect("a record");
             record.contract("a").expect("a row").clone()
         };
-        let (all, most) = (of("100.0 %"), of("85.0 %"));
-        assert!((chance_of_as_few(12, 12, &all) - 1.0).abs() < 1e-9, "every outcome together");
+        let alone = |points: &str| Recorded { second: None, ..of(points) };
+        let (all, most) = (alone("100.0 %"), alone("85.0 %"));
         assert!(chance_of_as_few(11, 12, &all) > 0.05, "one survivor of twelve");
         assert!(chance_of_as_few(8, 12, &all) < LEAST_CHANCE, "four survivors of twelve");
         assert!(chance_of_as_few(5, 9, &most) > LEAST_CHANCE);
-        assert!(chance_of_as_few(4, 12, &most) < LEAST_CHANCE);
+        assert!(chance_of_as_few(3, 12, &most) < LEAST_CHANCE);
         // By hand: 0 or 1 of 2 at 86 of 102.
         let share = 86.0f64 / 102.0;
         assert!((chance_of_as_few(1, 2, &most) - (1.0 - share * share)).abs() < 1e-12);
+        // A second sample that has survivors promises them.
+        assert!(chance_of_as_few(8, 12, &of("100.0 %")) > LEAST_CHANCE);
+        assert!(chance_of_as_few(4, 12, &of("100.0 %")) < LEAST_CHANCE);
     }
 
     #[test]

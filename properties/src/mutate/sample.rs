@@ -4,7 +4,7 @@
 use super::changes::Changes;
 use super::listing::Site;
 use super::modules::Module;
-use super::operators::{Operator, edits};
+use super::operators::{Edit, Operator, edits};
 use super::suite::Suite;
 use crate::choices::mix;
 
@@ -45,6 +45,24 @@ pub fn seed_of(word: &str) -> u64 {
     word.bytes().fold(0, |seed, byte| mix(seed, u64::from(byte)))
 }
 
+/// Every edit of these PTX lines, as far as the suite executes them: what a person works off.
+pub fn of_lines(modules: &[Module], suite: &Suite<'_>, lines: &[u32]) -> Sample {
+    let mut chosen = Sample::default();
+    for module in modules {
+        let sites = module.listing.sites();
+        for (at, site) in sites.iter().enumerate().filter(|(_, site)| lines.contains(&site.line)) {
+            chosen.sites += 1;
+            let Some(block) = block_of(module.parsed, site) else { continue };
+            if suite.reaching(site.entry, block).next().is_some() {
+                chosen.executed += 1;
+                let edits = edits(&sites, at);
+                chosen.mutants.extend(edits.iter().map(|edit| mutant(module, site, block, edit)));
+            }
+        }
+    }
+    chosen
+}
+
 /// Draws at most `most` mutants of a contract's modules that the suite executes; where `changes` is given,
 /// only of lines that came from changed source.
 pub fn sample(
@@ -82,18 +100,22 @@ pub fn sample(
         let (module, site) = (&modules[which], &all_sites[which][at]);
         let edits = edits(&all_sites[which], at);
         let edit = &edits[(mix(rank, seed) % edits.len() as u64) as usize];
-        chosen.mutants.push(Mutant {
-            operator: edit.operator,
-            stem: module.stem,
-            entry: site.entry.to_owned(),
-            line: site.line,
-            source: site.source.map(|(file, line)| (file.to_owned(), line)),
-            was: module.listing.line(site.line).to_owned(),
-            now: edit.now.clone(),
-            block,
-        });
+        chosen.mutants.push(mutant(module, site, block, edit));
     }
     chosen
+}
+
+fn mutant(module: &Module, site: &Site<'_>, block: usize, edit: &Edit) -> Mutant {
+    Mutant {
+        operator: edit.operator,
+        stem: module.stem,
+        entry: site.entry.to_owned(),
+        line: site.line,
+        source: site.source.map(|(file, line)| (file.to_owned(), line)),
+        was: module.listing.line(site.line).to_owned(),
+        now: edit.now.clone(),
+        block,
+    }
 }
 
 /// The basic block a site lies in.

@@ -6,6 +6,7 @@ mod alone;
 mod append_dead;
 mod comparison;
 mod copies;
+mod given_again;
 mod heads;
 mod pair_apart;
 mod permute;
@@ -57,6 +58,7 @@ const ADAPTERS: &[(&str, Adapter)] = &[
     ("pair_apart", pair_apart::pair_apart),
     ("rows_as_steps", rows_as_steps::rows_as_steps),
     ("read_again", read_again::read_again),
+    ("given_again", given_again::given_again),
     ("smaller_k", selection::smaller_k),
     ("first_column", selection::first_column),
     ("wide_outputs", wide_outputs::wide_outputs),

@@ -36,6 +36,9 @@ pub struct Arguments {
     /// Automatic mutants a contract.
     #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
+    /// In place of a sample every edit of these PTX lines, as a list of survivors names them.
+    #[arg(long, value_name = "LINE", value_delimiter = ',', conflicts_with_all = ["in_diff", "patch", "write", "sample"])]
+    at: Vec<u32>,
     /// Fresh cases in the suite that every mutant of a contract is asked from.
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     cases: u64,
@@ -71,6 +74,9 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let subjects = subjects(&arguments.contracts)?;
     if arguments.patch.is_some() && subjects.len() != 1 {
         return Err(Failure("--patch needs the one contract whose kernel it replaces".to_owned()));
+    }
+    if !arguments.at.is_empty() && subjects.len() != 1 {
+        return Err(Failure("--at needs the one contract in whose PTX the lines are".to_owned()));
     }
     let corpora = arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"));
     let record = Record::read(&corpora).map_err(Failure)?;
@@ -188,6 +194,7 @@ fn plans(
             threads,
             budget: None,
             changes: changes.clone(),
+            lines: arguments.at.clone(),
             named,
             assembler: assembler.clone(),
             equivalents: equivalents.clone(),
@@ -244,14 +251,14 @@ fn faults(scores: &[Score], record: &Record, arguments: &Arguments) -> Vec<Strin
                 format!("{name}: no case exercises {clause}: mend the generators or remove it")
             }));
         }
-        if score.declares_too_many() {
+        if arguments.at.is_empty() && score.declares_too_many() {
             let (declared, all) = (score.declared(), score.judged.len());
             faults.push(format!(
                 "{name}: {declared} of {all} mutants are declared equivalent, a tenth may be: find clauses for some"
             ));
         }
         // A rewritten record may be lower; a reader of the change sees it there.
-        if !arguments.write {
+        if !arguments.write && arguments.at.is_empty() {
             faults.extend(record.drop_of(score));
         }
         faults.extend(record.gap_of(name));
