@@ -128,7 +128,7 @@ fn a_run_is_a_function_of_its_seed() {
     let run = |plan: &Plan| mutate(plan, &STOP, &mut |_| {}).expect("a score");
     let first = run(&plan("a"));
     let again = run(&plan("a"));
-    let fates = |score: &properties::mutate::Score| {
+    let fates = |score: &Score| {
         score.judged.iter().map(|one| (one.mutant.clone(), one.fate.clone())).collect::<Vec<_>>()
     };
     assert_eq!(fates(&first), fates(&again));

@@ -17,6 +17,7 @@ pub mod kda_qk_norm;
 pub mod norms;
 pub mod qkvz_deinterleave;
 pub mod state_convert;
+mod tile;
 
 pub use causal_conv1d::causal_conv1d;
 pub use draft_conv::draft_conv;

@@ -6,7 +6,7 @@ mod draws;
 
 use draws::Draws;
 use reference::linear_attention::gated_delta_rule::{
-    HeadMap, Heads, Recurrence, Rows, Sequence, gated_delta_rule,
+    HeadMap, Heads, Recurrence, Rows, Sequence, gated_delta_rule, gated_delta_rule_in_chunks,
 };
 
 const HEADS: Heads =
@@ -224,6 +224,29 @@ fn magnitudes_dominate_values_and_carry_the_decay_of_the_worst_chunk() {
     }
     let state = head * HEADS.value_dim * HEADS.key_dim;
     assert_eq!(result.s_paths_gamma[state], result.s_paths[state] * 32.0);
+}
+
+#[test]
+fn what_cancels_in_s_still_errs_in_later_rows_of_chunks() {
+    let heads =
+        Heads { key_heads: 1, value_heads: 1, key_dim: 1, value_dim: 1, map: HeadMap::Block };
+    // The second row takes back what the first wrote; the others find nothing.
+    let paths = |row_count: usize, in_chunks: bool| {
+        let (ones, zeros) = (vec![1.0; row_count], vec![0.0; row_count]);
+        let mut v = zeros.clone();
+        v[0] = 1.0;
+        let rows = Rows { q: &ones, k: &ones, v: &v, g: &zeros, beta: &ones, scale: 1.0 };
+        let evaluate = if in_chunks { gated_delta_rule_in_chunks } else { gated_delta_rule };
+        let result = evaluate(heads, rows, &[sequence(0, row_count, Some(0))], 1, None);
+        assert_eq!(result.s[0], if row_count == 1 { 1.0 } else { 0.0 });
+        assert_eq!(result.o_paths[row_count - 1], result.s_paths[0]);
+        result.s_paths[0]
+    };
+    for (row_count, by_row, in_chunks) in
+        [(1, 1.0, 1.0), (2, 2.0, 2.0), (3, 2.0, 4.0), (64, 2.0, 126.0), (70, 2.0, 138.0)]
+    {
+        assert_eq!((paths(row_count, false), paths(row_count, true)), (by_row, in_chunks));
+    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn kda(head_map: &'static str) -> Kda {
     })
 }
 
-/// S, M, o and M^o of one value head and value channel, as the equations have them.
+/// S, N, o and its N of one value head and value channel, as the equations have them.
 struct Channel {
     s: Vec<f64>,
     paths: Vec<f64>,
@@ -60,6 +60,8 @@ fn channel(kda: &Kda, key_head: usize, head: usize, value: usize, slot: usize) -
     let first = ((slot * gdn.value_heads + head) * dv + value) * dk;
     let mut s: Vec<f64> = gdn.s[first..first + dk].iter().map(|s| f64::from(*s)).collect();
     let mut paths: Vec<f64> = s.iter().map(|s| s.abs()).collect();
+    // M, by which N goes.
+    let mut read = paths.clone();
     let (mut o, mut o_paths) = (Vec::new(), Vec::new());
     for row in 0..7 {
         let at = |of: &[f32], heads: usize, head: usize, dim: usize, c: usize| {
@@ -71,9 +73,11 @@ fn channel(kda: &Kda, key_head: usize, head: usize, value: usize, slot: usize) -
         let beta = at(&gdn.beta, gdn.value_heads, head, 1, 0);
         let v = at(&gdn.v, gdn.value_heads, head, dv, value);
         let recalled: f64 = (0..dk).map(|c| a(c) * s[c] * k(c)).sum();
-        let most: f64 = (0..dk).map(|c| (a(c) * s[c] * k(c)).abs()).sum();
+        let of_s: f64 = (0..dk).map(|c| (a(c) * s[c] * k(c)).abs()).sum();
+        let most: f64 = (0..dk).map(|c| (a(c) * read[c] * k(c)).abs()).sum();
         for c in 0..dk {
             s[c] = a(c) * s[c] + beta * (v - recalled) * k(c);
+            read[c] = a(c) * read[c] + beta * (v.abs() + of_s) * k(c).abs();
             paths[c] = a(c) * paths[c] + beta * (v.abs() + most) * k(c).abs();
         }
         o.push(0.5 * (0..dk).map(|c| s[c] * q(c)).sum::<f64>());

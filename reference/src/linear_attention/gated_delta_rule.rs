@@ -13,6 +13,16 @@
 //! `M_0 = |S_0|`. M follows the true S, so it sums the absolute terms of every path into an element:
 //! a rounding anywhere on a path moves the element by at most a few units of its M.
 //!
+//! Where terms cancel in S, its error of some units of M is more than units of |S|, and a later row that reads
+//! S errs by as much. Over many rows that shows: the paths of an evaluation in chunks read M,
+//!
+//! ```text
+//! N_t = α_t N_{t−1} + β_t(|v_t| + α_t M_{t−1}|k_t|)|k_t|ᵀ      N_0 = |S_0|
+//! ```
+//!
+//! with N in the place of M in S_t and in the output. M follows the true S and N follows M, so that neither
+//! grows from row to row by itself.
+//!
 //! A state kept in a narrow type is rounded after each row, and each rounding is carried on and read. In
 //! units of the type's roundoff u, with η its smallest normal number, the carried roundings are at most
 //!
@@ -30,15 +40,12 @@
 //!
 //! of S_t; of the output `scale · C_t |q_t|`.
 
+use super::tile::{LANES, Tile, store};
 use crate::{Expected, Outputs};
 use contracts::dtype::DType;
 
 /// Rows over which log decays are summed for Γ: the chunk of the chunked form.
 pub const CHUNK_ROWS: usize = 64;
-
-/// Value rows advanced together. A value row of S never meets another, so a tile of them stays in
-/// cache over all rows of a sequence; lanes are innermost so that no sum is reordered.
-const LANES: usize = 16;
 
 /// Which key head a value head reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +198,21 @@ pub fn gated_delta_rule(
     slots: usize,
     initial: Option<&[f64]>,
 ) -> Recurrence {
-    recurrence(heads, rows, sequences, slots, initial, None)
+    recurrence(heads, rows, sequences, slots, initial, Evaluation::ByRow)
+}
+
+/// As [`gated_delta_rule`], with the magnitudes of an evaluation in chunks: N for M.
+///
+/// # Panics
+/// Likewise.
+pub fn gated_delta_rule_in_chunks(
+    heads: Heads,
+    rows: Rows<'_>,
+    sequences: &[Sequence],
+    slots: usize,
+    initial: Option<&[f64]>,
+) -> Recurrence {
+    recurrence(heads, rows, sequences, slots, initial, Evaluation::InChunks)
 }
 
 /// As [`gated_delta_rule`], and the state after every row, kept in the type `kept`: what is finite of it
@@ -207,7 +228,18 @@ pub fn gated_delta_rule_by_row(
     initial: Option<&[f64]>,
     kept: StateType,
 ) -> Recurrence {
-    recurrence(heads, rows, sequences, slots, initial, Some(kept))
+    recurrence(heads, rows, sequences, slots, initial, Evaluation::Kept(kept))
+}
+
+/// What the magnitudes are to bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Evaluation {
+    /// One row or a few in f32: M.
+    ByRow,
+    /// A state that is kept in this type after each row: its errors too.
+    Kept(StateType),
+    /// Many rows in chunks: N.
+    InChunks,
 }
 
 fn recurrence(
@@ -216,8 +248,13 @@ fn recurrence(
     sequences: &[Sequence],
     slots: usize,
     initial: Option<&[f64]>,
-    kept: Option<StateType>,
+    evaluation: Evaluation,
 ) -> Recurrence {
+    let kept = match evaluation {
+        Evaluation::Kept(kept) => Some(kept),
+        Evaluation::ByRow | Evaluation::InChunks => None,
+    };
+    let in_chunks = evaluation == Evaluation::InChunks;
     let state_count = slots * heads.slot_count();
     let kept_rows = if kept.is_some() { rows.beta.len() / heads.value_heads } else { 0 };
     let kept_count = kept_rows * heads.slot_count();
@@ -242,7 +279,7 @@ fn recurrence(
         let Some(slot) = sequence.slot else { continue };
         assert!(slot < slots, "slot {slot} is outside a pool of {slots}");
         for value_head in 0..heads.value_heads {
-            let head = Head { heads, rows, sequence: *sequence, value_head, kept };
+            let head = Head { heads, rows, sequence: *sequence, value_head, kept, in_chunks };
             head.advance(slot, initial, &mut result);
         }
     }
@@ -257,6 +294,7 @@ struct Head<'a> {
     value_head: usize,
     /// The type of a state that is kept row by row.
     kept: Option<StateType>,
+    in_chunks: bool,
 }
 
 impl Head<'_> {
@@ -270,7 +308,7 @@ impl Head<'_> {
         for first in (0..value_dim).step_by(LANES) {
             let lanes = LANES.min(value_dim - first);
             let state = (group * value_dim + first) * key_dim..;
-            let mut tile = Tile::new(key_dim, self.kept);
+            let mut tile = Tile::new(key_dim, self.kept, self.in_chunks);
             let mut decay = vec![0.0; key_dim];
             if let Some(initial) = initial {
                 tile.load(&initial[state.clone()][..lanes * key_dim]);
@@ -290,7 +328,7 @@ impl Head<'_> {
             }
             let stored = state.start..state.start + lanes * key_dim;
             store(&tile.state, &mut result.s[stored.clone()]);
-            store(&tile.paths, &mut result.s_paths[stored.clone()]);
+            store(tile.all_paths(), &mut result.s_paths[stored.clone()]);
             for at in stored {
                 result.s_paths_gamma[at] = result.s_paths[at] * gamma;
             }
@@ -396,173 +434,6 @@ fn rounding_walk(gates: &[Gate<'_>], key_dim: usize) -> f64 {
     // Nothing lost per row (or a NaN gate): the walk never saturates.
     let effective_rows = if lost > 0.0 { (1.0 / lost).min(row_count) } else { row_count };
     0.42 * 2f64.powi(-24) * effective_rows.sqrt()
-}
-
-/// `LANES` value rows of S, M and the carried errors, transposed to `[Dk][LANES]`; errors only of a state
-/// that is kept row by row.
-struct Tile {
-    state: Vec<[f64; LANES]>,
-    paths: Vec<[f64; LANES]>,
-    /// D and R.
-    rounding: Carried,
-    /// C and E.
-    decaying: Carried,
-    largest: f64,
-}
-
-/// Errors of a state that the rule carries on: what has come of earlier rows' `now`, and what the next row
-/// takes over.
-struct Carried {
-    now: Vec<[f64; LANES]>,
-    next: Vec<[f64; LANES]>,
-}
-
-impl Carried {
-    fn new(key_dim: usize) -> Carried {
-        Carried { now: vec![[0.0; LANES]; key_dim], next: vec![[0.0; LANES]; key_dim] }
-    }
-
-    /// The rule's absolute terms over what the row takes over.
-    fn advance(&mut self, (decay, beta): (&[f64], f64), k: &[f64]) {
-        let mut recalled = [0.0; LANES];
-        for (next, (&k, &alpha)) in self.next.iter().zip(k.iter().zip(decay)) {
-            for lane in 0..LANES {
-                recalled[lane] += alpha * next[lane] * k.abs();
-            }
-        }
-        for (key, now) in self.now.iter_mut().enumerate() {
-            for lane in 0..LANES {
-                let written = beta.abs() * recalled[lane] * k[key].abs();
-                now[lane] = decay[key] * self.next[key][lane] + written;
-            }
-        }
-    }
-}
-
-impl Tile {
-    fn new(key_dim: usize, kept: Option<StateType>) -> Tile {
-        let zero = vec![[0.0; LANES]; key_dim];
-        let carried_dim = if kept.is_some() { key_dim } else { 0 };
-        Tile {
-            state: zero.clone(),
-            paths: zero,
-            rounding: Carried::new(carried_dim),
-            decaying: Carried::new(carried_dim),
-            largest: kept.map_or(f64::INFINITY, |kept| kept.largest),
-        }
-    }
-
-    /// Takes up to `LANES` value rows of the state, each of `key_dim` elements.
-    fn load(&mut self, rows: &[f64]) {
-        for (lane, row) in rows.chunks_exact(self.state.len()).enumerate() {
-            for ((state, paths), value) in self.state.iter_mut().zip(&mut self.paths).zip(row) {
-                state[lane] = *value;
-                paths[lane] = value.abs();
-            }
-        }
-        for (next, paths) in self.decaying.next.iter_mut().zip(&self.paths) {
-            *next = *paths;
-        }
-    }
-
-    /// Stops every finite element at the largest number; whether one was past it.
-    fn saturate(&mut self) -> bool {
-        let mut any = false;
-        for element in self.state.iter_mut().flatten() {
-            if element.is_finite() && element.abs() > self.largest {
-                *element = element.clamp(-self.largest, self.largest);
-                any = true;
-            }
-        }
-        any
-    }
-
-    /// One row of the recurrence; returns S_t q and M_t |q|, not yet scaled.
-    fn advance(
-        &mut self,
-        (decay, beta): (&[f64], f64),
-        k: &[f64],
-        q: &[f64],
-        v: [f64; LANES],
-    ) -> ([f64; LANES], [f64; LANES]) {
-        let mut recalled = [0.0; LANES];
-        let mut recalled_paths = [0.0; LANES];
-        for (state, (&k, &alpha)) in self.state.iter().zip(k.iter().zip(decay)) {
-            for lane in 0..LANES {
-                let term = alpha * state[lane] * k;
-                recalled[lane] += term;
-                recalled_paths[lane] += term.abs();
-            }
-        }
-        let delta: [f64; LANES] = std::array::from_fn(|lane| beta * (v[lane] - recalled[lane]));
-        let delta_paths: [f64; LANES] =
-            std::array::from_fn(|lane| beta.abs() * (v[lane].abs() + recalled_paths[lane]));
-        // M follows the same recurrence as S, with absolute terms.
-        let read = write_and_read(&mut self.state, decay, delta, k, q, |x| x);
-        let read = if self.saturate() { read_row(&self.state, q, |x| x) } else { read };
-        let read_paths = write_and_read(&mut self.paths, decay, delta_paths, k, q, f64::abs);
-        (read, read_paths)
-    }
-
-    /// The errors of the row that the state just advanced by; returns R_t |q| and C_t |q|, not yet scaled.
-    fn carry_errors(
-        &mut self,
-        kept: StateType,
-        gate: (&[f64], f64),
-        k: &[f64],
-        q: &[f64],
-    ) -> ([f64; LANES], [f64; LANES]) {
-        self.rounding.advance(gate, k);
-        self.decaying.advance(gate, k);
-        for (key, state) in self.state.iter().enumerate() {
-            let (rounding, decaying) = (&mut self.rounding, &mut self.decaying);
-            for (lane, state) in state.iter().enumerate() {
-                rounding.next[key][lane] = kept.rounded(rounding.now[key][lane], *state);
-                decaying.next[key][lane] = decaying.now[key][lane] + state.abs();
-            }
-        }
-        (read_row(&self.rounding.next, q, f64::abs), read_row(&self.decaying.now, q, f64::abs))
-    }
-}
-
-/// As many value rows of a tile as `rows` holds, back from `[Dk][LANES]`.
-fn store(tile: &[[f64; LANES]], rows: &mut [f64]) {
-    for (lane, row) in rows.chunks_exact_mut(tile.len()).enumerate() {
-        for (element, of_key) in row.iter_mut().zip(tile) {
-            *element = of_key[lane];
-        }
-    }
-}
-
-/// X·q, with `part` applied to q.
-fn read_row(tile: &[[f64; LANES]], q: &[f64], part: impl Fn(f64) -> f64) -> [f64; LANES] {
-    let mut read = [0.0; LANES];
-    for (elements, &q) in tile.iter().zip(q) {
-        for lane in 0..LANES {
-            read[lane] += elements[lane] * part(q);
-        }
-    }
-    read
-}
-
-/// X ← decay·X + written·kᵀ, then X·q, with `part` applied to k and q.
-fn write_and_read(
-    tile: &mut [[f64; LANES]],
-    decay: &[f64],
-    written: [f64; LANES],
-    k: &[f64],
-    q: &[f64],
-    part: impl Fn(f64) -> f64,
-) -> [f64; LANES] {
-    let mut read = [0.0; LANES];
-    for ((elements, &decay), (&k, &q)) in tile.iter_mut().zip(decay).zip(k.iter().zip(q)) {
-        let (k, q) = (part(k), part(q));
-        for lane in 0..LANES {
-            elements[lane] = decay * elements[lane] + written[lane] * k;
-            read[lane] += elements[lane] * q;
-        }
-    }
-    read
 }
 
 impl Recurrence {

@@ -1,7 +1,7 @@
 //! The delta rule whose key channels decay each by itself, over whole sequences: row by row, never in
 //! chunks. Sequences lie end to end; rows past the last one and slots of none are dead.
 
-use super::gated_delta_rule::gated_delta_rule;
+use super::gated_delta_rule::gated_delta_rule_in_chunks;
 use super::gdn_chunk::end_to_end;
 use super::inputs::GatedDeltaInputs;
 use crate::{Inputs, Outputs};
@@ -23,6 +23,6 @@ pub fn kda_chunk(inputs: &Inputs) -> Outputs {
         other => panic!("option `initial_state` is `{other}`; the reference knows slot and zero"),
     };
     let sequences = end_to_end(inputs.list("seq_len"), inputs.list("slot"));
-    gated_delta_rule(read.heads, read.rows(), &sequences, read.slots, initial.as_deref())
+    gated_delta_rule_in_chunks(read.heads, read.rows(), &sequences, read.slots, initial.as_deref())
         .into_outputs()
 }
