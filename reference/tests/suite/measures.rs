@@ -1,9 +1,7 @@
 //! What a reference returns beside its results: counts, magnitudes and measures, each against its
 //! definition worked out here, on shapes that are no multiple of anything.
 
-mod draws;
-
-use draws::Draws;
+use crate::draws::Draws;
 use reference::Expected;
 use reference::canary::row_sums;
 use reference::linear_attention::gated_delta_rule::{

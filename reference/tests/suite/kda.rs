@@ -1,11 +1,8 @@
 //! The references of the kernels with a decay for each key channel, against closed forms and definitions
 //! worked out here: every option word, asymmetric sizes, magnitudes and measures.
 
-mod draws;
-mod gdn_inputs;
-
-use draws::Draws;
-use gdn_inputs::{Gdn, Kda, f32_tensor, magnitude, measure, value};
+use crate::draws::Draws;
+use crate::gdn_inputs::{Gdn, Kda, f32_tensor, magnitude, measure, value};
 use reference::{Inputs, Outputs, reference};
 
 const EPS: f64 = 1e-6;

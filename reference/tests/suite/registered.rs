@@ -1,13 +1,10 @@
 //! The registered references through their inputs: names, options, absent tensors, dead parts, bits.
 
-mod draws;
-mod gdn_inputs;
-
+use crate::draws::Draws;
+use crate::gdn_inputs::{Gdn, Kda, f32_tensor, magnitude, measure, value};
 use contracts::case::{Content, Fill, hashed_bits};
 use contracts::dtype::DType;
 use contracts::logical::Logical;
-use draws::Draws;
-use gdn_inputs::{Gdn, Kda, f32_tensor, magnitude, measure, value};
 use reference::{Expected, Inputs, Outputs, canary_reference, reference};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,7 @@
 //! The references against answers computed elsewhere: public model code and a GPU's own conversions.
 
-mod gdn_inputs;
-
+use crate::gdn_inputs::{Gdn, Kda, f32_tensor, value};
 use contracts::dtype::{DType, e4m3_encode, e4m3_value};
-use gdn_inputs::{Gdn, Kda, f32_tensor, value};
 use reference::{Expected, Inputs, Outputs, reference};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeSet;

@@ -2,10 +2,8 @@
 //! bound every honest one, for any q, and are passed by coarser ones.
 #![allow(clippy::disallowed_methods, reason = "the answers compared with are not the reference's")]
 
-mod draws;
-
+use crate::draws::Draws;
 use contracts::dtype::DType;
-use draws::Draws;
 use reference::linear_attention::gated_delta_rule::{
     HeadMap, Heads, Recurrence, Rows, Sequence, StateType, gated_delta_rule_by_row,
 };

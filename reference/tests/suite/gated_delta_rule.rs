@@ -2,9 +2,7 @@
 //! bound an honest f32 evaluation while wrong ones exceed them.
 #![allow(clippy::disallowed_methods, reason = "the answers compared with are not the reference's")]
 
-mod draws;
-
-use draws::Draws;
+use crate::draws::Draws;
 use reference::linear_attention::gated_delta_rule::{
     HeadMap, Heads, Recurrence, Rows, Sequence, gated_delta_rule, gated_delta_rule_in_chunks,
 };

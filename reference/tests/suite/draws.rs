@@ -1,7 +1,5 @@
 //! Deterministic draws for tests.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use contracts::case::hashed_bits;
 
 /// A stream of draws, fixed by its seed.

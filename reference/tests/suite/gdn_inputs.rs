@@ -1,7 +1,5 @@
 //! Inputs of the gated delta rule for tests: f32 tensors by contract name.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use contracts::dtype::DType;
 use contracts::logical::Logical;
 use reference::{Expected, Inputs, Outputs};

@@ -2,13 +2,10 @@
 //! gates in each form, clamps, norms of q and k, the output's gated norm, f16 states, pads, snapshots.
 #![allow(clippy::disallowed_methods, reason = "the answers compared with are not the reference's")]
 
-mod draws;
-mod gdn_inputs;
-
+use crate::draws::Draws;
+use crate::gdn_inputs::{f32_tensor, magnitude, value};
 use contracts::dtype::DType;
 use contracts::logical::Logical;
-use draws::Draws;
-use gdn_inputs::{f32_tensor, magnitude, value};
 use reference::{Inputs, Outputs};
 
 const KEY_HEADS: usize = 2;

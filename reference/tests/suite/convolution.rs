@@ -1,13 +1,10 @@
 //! The convolutions and the converter of states against their definitions, worked out here by random
 //! access, on shapes that are no multiple of anything; and against a GPU's own roundings.
 
-mod draws;
-mod gdn_inputs;
-
+use crate::draws::Draws;
+use crate::gdn_inputs::{f32_tensor, magnitude, value};
 use contracts::dtype::DType;
 use contracts::logical::Logical;
-use draws::Draws;
-use gdn_inputs::{f32_tensor, magnitude, value};
 use reference::{Expected, Inputs, Outputs, reference};
 use safetensors::SafeTensors;
 
