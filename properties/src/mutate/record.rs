@@ -56,6 +56,20 @@ pub struct Recorded {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record(BTreeMap<String, Recorded>);
 
+/// Where `named killed` stands in a row, counted from the empty text before the first bar.
+const NAMED_CELL: usize = 10;
+
+impl Recorded {
+    /// Says anew how many named mutants are killed.
+    fn name_mutants(&mut self, named: String) {
+        let mut cells: Vec<&str> = self.row.split('|').collect();
+        let cell = format!(" {named} ");
+        cells[NAMED_CELL] = &cell;
+        self.row = cells.join("|");
+        self.named = named;
+    }
+}
+
 impl Record {
     /// Reads the record; an empty one when there is no file.
     ///
@@ -107,12 +121,17 @@ impl Record {
         Ok(Record(record))
     }
 
-    /// Puts a score in the place of the one on record.
+    /// Puts a score in the place of the one on record; of a run that sampled nothing, its named mutants alone.
     pub fn put(&mut self, score: &Score) {
-        let Some(share) = score.share() else { return };
         let named = match score.named.len() {
             0 => "not run".to_owned(),
             all => format!("{} of {all}", all - score.named_failures().len()),
+        };
+        let Some(share) = score.share() else {
+            if let Some(recorded) = self.0.get_mut(score.subject.name()) {
+                recorded.name_mutants(named);
+            }
+            return;
         };
         let row = format!(
             "| {} | {} | {:.1} % | {} | {} | {} | {} | {} of {} | {} | {} | {} | {} |",
@@ -333,6 +352,19 @@ mod tests {
         let recorded = record.contract("a").expect("a row");
         assert_eq!((recorded.points, recorded.total, recorded.seed.as_str()), (90.0, 100, "abc"));
         assert_eq!(recorded.second, Some((89.0, 98)));
+    }
+
+    #[test]
+    fn named_mutants_are_counted_anew_beside_a_score() {
+        let text = format!("{HEAD}{}\n{}\n", row("a", "90.0 %"), row("b", "91.5 %"));
+        let mut record = Record::of(&text).expect("a record");
+        record.0.get_mut("a").expect("a row").name_mutants("7 of 7".to_owned());
+        let again = Record::of(&record.text()).expect("still a record");
+        let (a, before) = (again.contract("a").expect("a row"), Record::of(&text).expect("one"));
+        assert_eq!(a.named, "7 of 7");
+        let before = before.contract("a").expect("a row").clone();
+        assert_eq!((a.points, a.total, a.second), (before.points, before.total, before.second));
+        assert_eq!(again.contract("b"), record.contract("b"), "the other row is as it was");
     }
 
     #[test]

@@ -33,8 +33,8 @@ pub struct Arguments {
     /// Decides the sample: a commit's hash, or any word; that of HEAD by default.
     #[arg(long, value_name = "COMMIT")]
     seed: Option<String>,
-    /// Automatic mutants a contract.
-    #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Automatic mutants a contract; 0 with --named: none, and --write leaves the score on record.
+    #[arg(long, default_value_t = 150)]
     sample: u32,
     /// In place of a sample every edit of these PTX lines, as a list of survivors names them.
     #[arg(long, value_name = "LINE", value_delimiter = ',', conflicts_with_all = ["in_diff", "patch", "write", "sample"])]
@@ -78,6 +78,9 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     if !arguments.at.is_empty() && subjects.len() != 1 {
         return Err(Failure("--at needs the one contract in whose PTX the lines are".to_owned()));
     }
+    if arguments.sample == 0 && !arguments.named {
+        return Err(Failure("--sample 0 tries nothing: add --named".to_owned()));
+    }
     let corpora = arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"));
     let record = Record::read(&corpora).map_err(Failure)?;
     let plans = plans(&arguments, &subjects, &corpora)?;
@@ -99,7 +102,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         bar.finish_and_clear();
         let mut score = score?;
         left = left.map(|left| left.saturating_sub(score.judging));
-        if arguments.write && !STOP.load(Ordering::Relaxed) {
+        if arguments.write && arguments.sample > 0 && !STOP.load(Ordering::Relaxed) {
             score.second = Some(mutate(&second(&plan), &STOP, &mut |_| {})?.as_second());
         }
         scores.push(score);
