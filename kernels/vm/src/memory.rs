@@ -2,9 +2,14 @@
 //! The buffer's number stands in address bits 40 and up, so an address names its buffer
 //! exactly; pages are made when first touched.
 
+mod spare;
+mod table;
+
 use crate::race::Shadow;
+use spare::Spare;
 use std::borrow::Cow;
 use std::ops::Range;
+use table::Table;
 
 /// One buffer of a [`Memory`].
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Debug, Hash)]
@@ -30,9 +35,11 @@ pub mod marks {
 }
 
 const ID_SHIFT: u32 = 40;
-/// Buffers up to this size are one page of exactly their length.
-const SINGLE_PAGE_BYTES: u64 = 1 << 20;
 const PAGE_SHIFT: u32 = 16;
+/// Buffers kept from one set to the next.
+const KEPT_BUFFERS: usize = 256;
+/// Bytes of a fill, and entries of a list of pages, that a kept one has room for.
+const KEPT_ENTRIES: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Page {
@@ -44,21 +51,27 @@ pub(crate) struct Page {
     pub constant: bool,
 }
 
+impl Page {
+    /// Memory it holds on to.
+    fn kept_bytes(&self) -> usize {
+        self.data.capacity() + self.marks.capacity() + self.shadow.kept_bytes()
+    }
+}
+
 struct Buffer {
     name: String,
     len_bytes: u64,
     fill: Vec<u8>,
     initial_marks: u8,
-    page_shift: u32,
-    /// Page number → 1 + index into `pages`; 0 where untouched.
-    table: Vec<u32>,
+    /// From a page's number to its place in `pages`.
+    table: Table,
     pages: Vec<Page>,
 }
 
 /// All global memory a launch can reach.
 pub struct Memory {
     buffers: Vec<Buffer>,
-    spare_pages: Vec<Page>,
+    spare_pages: Spare,
     spare_buffers: Vec<Buffer>,
     /// Bytes of the pages that threads touched first; beyond the limit once one was refused.
     touched_bytes: u64,
@@ -71,7 +84,7 @@ impl Default for Memory {
     fn default() -> Memory {
         Memory {
             buffers: Vec::new(),
-            spare_pages: Vec::new(),
+            spare_pages: Spare::default(),
             spare_buffers: Vec::new(),
             touched_bytes: 0,
             touch_limit_bytes: u64::MAX,
@@ -82,17 +95,21 @@ impl Default for Memory {
 
 impl Buffer {
     fn page_len_bytes(&self, page: u64) -> usize {
-        let start = page << self.page_shift;
-        (self.len_bytes - start).min(1 << self.page_shift) as usize
+        let range = self.table.range(page, self.len_bytes);
+        (range.end - range.start) as usize
     }
 
-    fn touch(&mut self, page: u64, spare: &mut Vec<Page>) -> &mut Page {
-        let slot = self.table[page as usize];
+    fn page_shift(&self) -> u32 {
+        self.table.page_shift()
+    }
+
+    fn touch(&mut self, page: u64, spare: &mut Spare) -> &mut Page {
+        let slot = self.table.slot(page);
         if slot != 0 {
             return &mut self.pages[slot as usize - 1];
         }
         let len = self.page_len_bytes(page);
-        let mut fresh = spare.pop().unwrap_or_default();
+        let mut fresh = spare.take();
         fresh.data.clear();
         fresh.marks.clear();
         fresh.marks.resize(len, self.initial_marks);
@@ -102,7 +119,7 @@ impl Buffer {
             [byte] => fresh.data.resize(len, *byte),
             fill => {
                 fresh.data.reserve(len);
-                let phase = ((page << self.page_shift) % fill.len() as u64) as usize;
+                let phase = ((page << self.page_shift()) % fill.len() as u64) as usize;
                 fresh.data.extend_from_slice(&fill[phase..]);
                 fresh.data.truncate(len);
                 fresh.data.extend_from_slice(&fill[..fill.len().min(len - fresh.data.len())]);
@@ -116,7 +133,7 @@ impl Buffer {
             }
         }
         self.pages.push(fresh);
-        self.table[page as usize] = self.pages.len() as u32;
+        self.table.set(page, self.pages.len() as u32);
         self.pages.last_mut().expect("a page was just pushed")
     }
 
@@ -131,14 +148,21 @@ impl Memory {
         Memory::default()
     }
 
-    /// Drops every buffer and keeps the allocations for the next ones.
+    /// Drops every buffer and keeps allocations for the next ones: some tens of MiB of them at most,
+    /// whatever the buffers took.
     pub fn clear(&mut self) {
         for mut buffer in self.buffers.drain(..) {
-            self.spare_pages.append(&mut buffer.pages);
-            self.spare_buffers.push(buffer);
+            for page in buffer.pages.drain(..) {
+                self.spare_pages.put(page);
+            }
+            if self.spare_buffers.len() < KEPT_BUFFERS {
+                buffer.table.shrink();
+                buffer.pages.shrink_to(KEPT_ENTRIES);
+                buffer.fill.clear();
+                buffer.fill.shrink_to(KEPT_ENTRIES);
+                self.spare_buffers.push(buffer);
+            }
         }
-        self.spare_buffers.truncate(256);
-        self.spare_pages.truncate(1024);
         self.touched_bytes = 0;
     }
 
@@ -162,15 +186,12 @@ impl Memory {
     pub fn allocate(&mut self, name: &str, len_bytes: u64, fill: &[u8], marks: u8) -> BufferId {
         assert!(len_bytes <= 1 << 39, "a buffer holds at most 2^39 bytes");
         assert!(self.buffers.len() < 1 << 23, "too many buffers");
-        let page_shift = if len_bytes <= SINGLE_PAGE_BYTES { ID_SHIFT } else { PAGE_SHIFT };
-        let pages = len_bytes.div_ceil(1 << page_shift).max(u64::from(len_bytes == 0)) as usize;
         let mut buffer = self.spare_buffers.pop().unwrap_or_else(|| Buffer {
             name: String::new(),
             len_bytes,
             fill: Vec::new(),
             initial_marks: marks,
-            page_shift,
-            table: Vec::new(),
+            table: Table::default(),
             pages: Vec::new(),
         });
         buffer.name.clear();
@@ -179,14 +200,7 @@ impl Memory {
         buffer.fill.extend_from_slice(fill);
         buffer.len_bytes = len_bytes;
         buffer.initial_marks = marks;
-        buffer.page_shift = page_shift;
-        if pages <= 64 {
-            buffer.table.clear();
-            buffer.table.resize(pages, 0);
-        } else {
-            // A fresh zeroed table costs only the pages the allocator touches.
-            buffer.table = vec![0; pages];
-        }
+        buffer.table.lay_out(len_bytes);
         self.buffers.push(buffer);
         BufferId(self.buffers.len() as u32 - 1)
     }
@@ -194,12 +208,10 @@ impl Memory {
     /// Drops what is recorded of accesses, so that their numbers can begin anew.
     pub(crate) fn forget_accesses(&mut self) {
         let pages = self.buffers.iter_mut().flat_map(|buffer| &mut buffer.pages);
-        for page in pages.chain(&mut self.spare_pages) {
+        for page in pages {
             page.shadow.forget();
         }
-        for page in self.spare_buffers.iter_mut().flat_map(|buffer| &mut buffer.pages) {
-            page.shadow.forget();
-        }
+        self.spare_pages.forget_accesses();
         self.next_access = 0;
     }
 
@@ -228,7 +240,7 @@ impl Memory {
     ) {
         self.assert_range(b, &range);
         let buffer = &mut self.buffers[b.0 as usize];
-        let shift = buffer.page_shift;
+        let shift = buffer.page_shift();
         let mut at = range.start;
         while at < range.end {
             let page = at >> shift;
@@ -265,17 +277,17 @@ impl Memory {
         let mut at = offset;
         let end = offset + out.len() as u64;
         while at < end {
-            let page = at >> buffer.page_shift;
-            let piece_end = end.min((page + 1) << buffer.page_shift);
+            let page = at >> buffer.page_shift();
+            let piece_end = end.min((page + 1) << buffer.page_shift());
             let target = &mut out[(at - offset) as usize..(piece_end - offset) as usize];
-            match buffer.table[page as usize] {
+            match buffer.table.slot(page) {
                 0 => {
                     for (i, byte) in target.iter_mut().enumerate() {
                         *byte = buffer.fill_byte(at + i as u64);
                     }
                 }
                 slot => {
-                    let start = (at - (page << buffer.page_shift)) as usize;
+                    let start = (at - (page << buffer.page_shift())) as usize;
                     let data = &buffer.pages[slot as usize - 1].data;
                     target.copy_from_slice(&data[start..start + target.len()]);
                 }
@@ -307,11 +319,11 @@ impl Memory {
         if range.is_empty() {
             return Cow::Borrowed(&[]);
         }
-        let shift = buffer.page_shift;
+        let shift = buffer.page_shift();
         let first = range.start >> shift;
-        if first == (range.end - 1) >> shift && buffer.table[first as usize] != 0 {
+        if first == (range.end - 1) >> shift && buffer.table.slot(first) != 0 {
             let start = (range.start - (first << shift)) as usize;
-            let page = &buffer.pages[buffer.table[first as usize] as usize - 1];
+            let page = &buffer.pages[buffer.table.slot(first) as usize - 1];
             return Cow::Borrowed(&page.marks[start..start + (range.end - range.start) as usize]);
         }
         let mut out = vec![buffer.initial_marks; (range.end - range.start) as usize];
@@ -319,7 +331,7 @@ impl Memory {
         while at < range.end {
             let page = at >> shift;
             let end = range.end.min((page + 1) << shift);
-            let slot = buffer.table[page as usize];
+            let slot = buffer.table.slot(page);
             if slot != 0 {
                 let start = (at - (page << shift)) as usize;
                 let len = (end - at) as usize;
@@ -374,15 +386,14 @@ impl Memory {
             Some(last) if last.end == start => last.end = end,
             _ => runs.push(start..end),
         };
-        for (page, &slot) in buffer.table.iter().enumerate() {
-            if slot == 0 {
-                if buffer.initial_marks & marks::WRITTEN != 0 {
-                    let start = (page as u64) << buffer.page_shift;
-                    push(start, start + buffer.page_len_bytes(page as u64) as u64);
-                }
-                continue;
+        let untouched = buffer.initial_marks & marks::WRITTEN != 0;
+        let mut next = 0;
+        for (page, slot) in buffer.table.touched() {
+            let Range { start: base, end } = buffer.table.range(page, buffer.len_bytes);
+            if untouched && next < base {
+                push(next, base);
             }
-            let base = (page as u64) << buffer.page_shift;
+            next = end;
             let all = &buffer.pages[slot as usize - 1].marks;
             for (i, eight) in all.chunks(8).enumerate() {
                 let at = base + i as u64 * 8;
@@ -403,6 +414,9 @@ impl Memory {
                 }
             }
         }
+        if untouched && next < buffer.len_bytes {
+            push(next, buffer.len_bytes);
+        }
         runs
     }
 
@@ -411,16 +425,18 @@ impl Memory {
         &self.buffer(b).fill
     }
 
-    /// Maximal byte ranges with storage of their own. Every byte outside them holds the fill and
-    /// the initial marks.
+    /// Maximal ranges of bytes around those with storage of their own, by 64 KiB. Every byte outside
+    /// them holds the fill and the initial marks.
     pub fn touched_ranges(&self, b: BufferId) -> Vec<Range<u64>> {
+        const AROUND: u64 = 1 << PAGE_SHIFT;
         let buffer = self.buffer(b);
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        for (page, _) in buffer.table.iter().enumerate().filter(|(_, slot)| **slot != 0) {
-            let start = (page as u64) << buffer.page_shift;
-            let end = start + buffer.page_len_bytes(page as u64) as u64;
+        for (page, _) in buffer.table.touched() {
+            let Range { start, end } = buffer.table.range(page, buffer.len_bytes);
+            let start = start / AROUND * AROUND;
+            let end = end.next_multiple_of(AROUND).min(buffer.len_bytes);
             match ranges.last_mut() {
-                Some(last) if last.end == start => last.end = end,
+                Some(last) if last.end >= start => last.end = end,
                 _ => ranges.push(start..end),
             }
         }
@@ -432,8 +448,8 @@ impl Memory {
         let id = (address >> ID_SHIFT).wrapping_sub(1);
         let offset = address & ((1 << ID_SHIFT) - 1);
         self.buffers.get(id as usize).is_some_and(|buffer| {
-            let within = offset & ((1 << buffer.page_shift) - 1);
-            offset + len_bytes <= buffer.len_bytes && within + len_bytes <= 1 << buffer.page_shift
+            let within = offset & ((1 << buffer.page_shift()) - 1);
+            offset + len_bytes <= buffer.len_bytes && within + len_bytes <= 1 << buffer.page_shift()
         })
     }
 
@@ -447,12 +463,13 @@ impl Memory {
         if offset + len_bytes > buffer.len_bytes {
             return None;
         }
-        let page = offset >> buffer.page_shift;
-        let at = offset - (page << buffer.page_shift);
-        if at + len_bytes > 1 << buffer.page_shift {
+        let shift = buffer.page_shift();
+        let page = offset >> shift;
+        let at = offset - (page << shift);
+        if at + len_bytes > 1 << shift {
             return None;
         }
-        let slot = buffer.table[page as usize];
+        let slot = buffer.table.slot(page);
         if slot == 0 {
             let len = buffer.page_len_bytes(page) as u64;
             self.touched_bytes = self.touched_bytes.saturating_add(len);

@@ -30,6 +30,8 @@ use shadow::{INDEX_SHIFT, WHOLE, index_of, lane_of, mask_of, number};
 
 /// Accesses, and blocks, a launch may log.
 const LOG: u32 = 1 << 22;
+/// Accesses for which the log of a launch has room when it begins: few log more.
+const KEPT_LOG: usize = 1 << 18;
 /// Numbers of accesses that fit into a record.
 const INDICES: u32 = 1 << (32 - INDEX_SHIFT);
 
@@ -132,7 +134,9 @@ impl Races {
         (self.on, self.narrow) = (true, false);
         self.synchronises = synchronises;
         self.log.clear();
+        self.log.shrink_to(KEPT_LOG);
         self.blocks.clear();
+        self.blocks.shrink_to(KEPT_LOG);
         if self.recent.len() < code {
             self.recent.resize(code, 0);
         }

@@ -15,7 +15,8 @@ fn walk(body: &str) -> Module {
     Module::parse(&text).unwrap()
 }
 
-const PAGE_BYTES: u64 = 1 << 16;
+/// Of a buffer as large as this one.
+const PAGE_BYTES: u64 = 1 << 11;
 
 fn run(body: &str, threads: u32, pages: u64) -> (Memory, Result<ptx_vm::Stats, Stop>) {
     let mut memory = Memory::new();

@@ -89,7 +89,7 @@ pub(crate) struct Shadow {
 impl Shadow {
     /// Makes room for a page of that length.
     #[inline(always)]
-    pub(super) fn cover(&mut self, len_bytes: usize) {
+    pub(crate) fn cover(&mut self, len_bytes: usize) {
         if self.writers.len() * 4 < len_bytes {
             self.grow(len_bytes.div_ceil(4));
         }
@@ -104,6 +104,14 @@ impl Shadow {
         }
         self.lines = vec![Line::default(); cells / LINE];
         self.bytes = Vec::new();
+    }
+
+    /// Memory the records take.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let cells = self.writers.capacity() + self.readers.capacity() + self.others.capacity();
+        cells * size_of::<u32>()
+            + self.lines.capacity() * size_of::<Line>()
+            + self.bytes.capacity() * size_of::<[u32; 3]>()
     }
 
     /// Drops every record.
