@@ -396,6 +396,54 @@ fn projected_coefficients_are_products_rounded_before_they_are_used() {
     }
 }
 
+/// A sum that tensor cores make: steps of sixteen products, at most eight of them to a part.
+#[test]
+fn a_projection_of_a_narrow_type_errs_by_its_steps_and_parts() {
+    for (io, least) in [(DType::F16, 2f64.powi(-14)), (DType::BF16, 2f64.powi(-126))] {
+        // Channels, and units of 2⁻²⁴: ten and a half a step, seven, and one for every 1,024.
+        for (channels, units) in [(40, 3.0 * 10.5 + 7.0 + 1.0), (2050, 8.0 * 10.5 + 7.0 + 3.0)] {
+            let mut draws = Draws::new(9);
+            let mut narrow = |shape: &[usize], size: f64| {
+                let values: Vec<f64> = draws
+                    .normals(shape.iter().product())
+                    .iter()
+                    .map(|x| io.to_f64(io.round_from_f64(size * x)))
+                    .collect();
+                let mut bytes = Vec::new();
+                values.iter().for_each(|x| io.push_bytes(io.round_from_f64(*x), &mut bytes));
+                let shape = shape.iter().map(|extent| *extent as u64).collect();
+                (Logical::from_bytes(io, shape, bytes), values)
+            };
+            let ((x, x_values), (base, _)) =
+                (narrow(&[1, 1, channels], 1.0), narrow(&[2, 2, channels], 1.0));
+            // Sums about the least normal number of f16, so that it counts.
+            let (w, w_values) = narrow(&[4, channels], 1e-4);
+            let inputs = Inputs {
+                tensors: [("x", x), ("base", base), ("w", w)]
+                    .map(|(name, tensor)| (name.to_owned(), tensor))
+                    .to_vec(),
+                dtypes: vec![("io".to_owned(), io)],
+                options: owned([("stage", "project"), ("residual", "none")]),
+                ..Inputs::default()
+            };
+            let outputs = run("draft_conv", &inputs);
+            let error = magnitude(&outputs, "coef", "projected");
+            let crossed = magnitude(&outputs, "y", "crossed");
+            for (output, weights) in w_values.chunks(channels).enumerate() {
+                let products = weights.iter().zip(&x_values).map(|(w, x)| w * x);
+                let size: f64 = products.clone().map(f64::abs).sum();
+                assert!(near(error[output], units * size), "{io:?} {channels}");
+                if output == 0 {
+                    let step = products.sum::<f64>().abs() + least;
+                    for (crossed, x) in crossed.iter().zip(&x_values) {
+                        assert!(near(*crossed, step * x.abs()), "{io:?} {channels}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 // ---- state_convert ----
 
 fn convert(from: Logical, to: DType) -> Vec<u64> {

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the answers compared with are not the reference's")]
 
 use crate::draws::Draws;
-use crate::gdn_inputs::{f32_tensor, magnitude, value};
+use crate::gdn_inputs::{f32_tensor, magnitude, measure, value};
 use contracts::dtype::DType;
 use contracts::logical::Logical;
 use reference::{Inputs, Outputs};
@@ -318,4 +318,41 @@ fn an_f16_state_stops_at_its_largest_number_and_the_output_reads_that() {
         (0..KEY_DIM).map(|i| SCALE * observed[own + i].abs().max(least) * q[i].abs()).sum();
     let magnitude = magnitude(&outputs, "o", "stored")[0];
     assert!((magnitude - stored).abs() <= 1e-9 * stored, "{magnitude} and {stored}");
+}
+
+#[test]
+fn a_row_of_which_everything_is_too_large_stops_as_well() {
+    let problem = Problem::draw(PLAIN);
+    let shape = [SLOTS, VALUE_HEADS, VALUE_DIM, KEY_DIM].map(|extent| extent as u64).to_vec();
+    let bytes = [0xff, 0x7b].repeat(problem.s.len());
+    let state = Logical::from_bytes(DType::F16, shape, bytes);
+    let pushed = Problem {
+        gate: vec![0.0; problem.gate.len()],
+        beta: vec![1.0; problem.beta.len()],
+        k: vec![0.25; problem.k.len()],
+        v: vec![1e7; problem.v.len()],
+        s: vec![65504.0; problem.s.len()],
+        ..problem
+    };
+    let outputs = pushed.run(PLAIN, state);
+    let (_, s) = pushed.by_hand(PLAIN);
+    let mut stopped = 0;
+    for (observed, s) in value(&outputs, "s").iter().zip(s) {
+        assert_eq!(*observed, s.clamp(-65504.0, 65504.0));
+        stopped += usize::from(s > 65504.0);
+    }
+    assert!(stopped >= VALUE_DIM * KEY_DIM, "{stopped}: whole rows overflow");
+}
+
+#[test]
+fn a_walk_of_roundings_to_f16_is_as_much_longer_as_its_steps() {
+    let problem = Problem::draw(PLAIN);
+    let walk = |state: Logical| measure(&problem.run(PLAIN, state), "s", "rounding_walk").to_vec();
+    let shape = [SLOTS, VALUE_HEADS, VALUE_DIM, KEY_DIM].map(|extent| extent as u64).to_vec();
+    let narrow = Logical::from_bytes(DType::F16, shape, vec![0; 2 * problem.s.len()]);
+    let (of_f32, of_f16) = (walk(problem.state()), walk(narrow));
+    assert!(of_f32.iter().any(|walk| *walk > 0.0));
+    for (wide, narrow) in of_f32.iter().zip(&of_f16) {
+        assert_eq!(*narrow, wide * 8192.0, "2⁻¹¹ for 2⁻²⁴");
+    }
 }

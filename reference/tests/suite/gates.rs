@@ -185,6 +185,22 @@ fn agrees(layout: &str, projected: bool, gives: &str) {
 }
 
 #[test]
+fn raw_gates_miss_by_what_softplus_and_the_exponential_do() {
+    use reference::linear_attention::gates::Gates;
+    let problem = Problem::draw(false);
+    let gates = Gates::raw(&problem.a, &problem.b, &problem.dt_bias, &problem.a_log);
+    for at in 0..ROWS * VALUE_HEADS {
+        let head = at % VALUE_HEADS;
+        let rate = problem.a_log[head].exp();
+        let softplus = (1.0 + (problem.a[at] + problem.dt_bias[head]).exp()).ln();
+        near("decay", gates.log_decay[at], -rate * softplus);
+        near("its error", gates.alpha_error[at], rate * (2.0 + 8.0 * softplus) + 4.0);
+        near("strength", gates.beta[at], 1.0 / (1.0 + (-problem.b[at]).exp()));
+        assert_eq!(gates.beta_error[at], 8.0);
+    }
+}
+
+#[test]
 fn a_softplus_neither_overflows_nor_vanishes() {
     use reference::linear_attention::gates::softplus;
     assert_eq!(softplus(800.0), 800.0);

@@ -9,7 +9,8 @@ use reference::{Expected, Inputs, Outputs, reference};
 const KEY_HEADS: usize = 2;
 const VALUE_HEADS: usize = 4;
 const KEY_DIM: usize = 3;
-const VALUE_DIM: usize = 2;
+/// More than the reference takes at a time.
+const VALUE_DIM: usize = 18;
 const SLOTS: usize = 4;
 /// Rows past the last sequence's are nobody's.
 const ROWS: usize = 8;
@@ -103,9 +104,13 @@ fn key_head(map: &str, head: usize) -> usize {
 impl Round {
     fn draw(form: Form) -> Round {
         let mut draws = Draws::new(31);
-        let values = draws.normals(ROWS * VALUE_HEADS * VALUE_DIM);
+        let mut values = draws.normals(ROWS * VALUE_HEADS * VALUE_DIM);
         let gates = ROWS * VALUE_HEADS;
         let decays = if form.gate == "log" { (-1.5, 0.0) } else { (0.25, 1.0) };
+        let mut s = draws.normals(SLOTS * STATE);
+        // A channel of zeros, which are rounded as the smallest normal number is.
+        values.iter_mut().step_by(VALUE_DIM).for_each(|value| *value = 0.0);
+        s.chunks_mut(KEY_DIM).step_by(VALUE_DIM).for_each(|row| row.fill(0.0));
         Round {
             form,
             q: exact(form.io, draws.unit_rows(ROWS * KEY_HEADS, KEY_DIM, 0.0)),
@@ -113,7 +118,7 @@ impl Round {
             v: exact(form.io, values.iter().map(|value| form.size * value).collect()),
             gate: draws.uniforms(gates, decays.0, decays.1),
             beta: draws.uniforms(gates, 0.2, 0.9),
-            s: exact(form.state, draws.normals(SLOTS * STATE)),
+            s: exact(form.state, s),
         }
     }
 
@@ -292,6 +297,8 @@ fn a_verify_has_the_state_after_every_row() {
             let mut inputs = round.inputs();
             inputs.options.extend(words(&[("live_state", live)]));
             let outputs = reference("gdn_verify").expect("it is registered")(&inputs);
+            let counts = ["o", "snap"].map(|name| outputs.tensor(name).map(Expected::count));
+            assert_eq!(counts, [Some(ROWS * VALUE_HEADS * VALUE_DIM), Some(ROWS * STATE)]);
             round.each_step(|row, head, value, step| {
                 let what = format!("{form:?} row {row} head {head} value {value}");
                 let at = (row * VALUE_HEADS + head) * VALUE_DIM + value;
