@@ -5,6 +5,7 @@ mod convolution;
 mod copies;
 mod draws;
 mod elementwise;
+mod fused_errors;
 mod fused_step;
 mod gated_delta_rule;
 mod gates;
