@@ -202,6 +202,29 @@ fn a_passing_verdict_is_no_regression_and_a_missing_folder_no_error() {
 }
 
 #[test]
+fn a_case_that_changed_meanwhile_is_neither_replaced_nor_removed() {
+    let (_keep, root) = corpora();
+    let path = write_regression(&root, subject(), &case(5), &fault(), "vm").expect("written");
+    let before = std::fs::read_to_string(&path).expect("read");
+    let edited = format!("{before}# a person's\n");
+    std::fs::write(&path, &edited).expect("written");
+    let contract = subject().contract;
+    let replaced = |before: &str| replace_case(&path, before, &case(6), contract, None);
+    for refused in [replaced(&before), remove_case(&path, &before)] {
+        let error = refused.expect_err("it changed").to_string();
+        assert!(
+            error.ends_with("it was changed meanwhile and stays as it is; run the command again")
+        );
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), edited);
+    }
+    replaced(&edited).expect("as it was read");
+    let text = std::fs::read_to_string(&path).expect("read");
+    assert!(text.contains("a person's") && text != edited, "{text}");
+    remove_case(&path, &text).expect("as it was read");
+    assert!(remove_case(&path, &text).is_err(), "it is gone");
+}
+
+#[test]
 fn known_failures_are_read_from_the_root() {
     let (_keep, root) = corpora();
     let path = write_regression(&root, subject(), &case(5), &fault(), "vm").expect("written");
