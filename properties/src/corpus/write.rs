@@ -136,9 +136,12 @@ pub fn replace_case(
 ) -> Result<(), CorpusError> {
     let text = replacement(path, before, case, contract, fresh);
     within_limit(path, &text)?;
-    let held = Held::folder(folder_of(path))?;
-    must_hold(path, before)?;
-    held.write(path, text.as_bytes())
+    // Of a link, what it leads to: a rename would put a file of its own in the link's place.
+    let target =
+        path.canonicalize().map_err(|error| CorpusError::io(path, "finding the file", error))?;
+    let held = Held::folder(folder_of(&target))?;
+    must_hold(&target, before)?;
+    held.write(&target, text.as_bytes())
 }
 
 /// Removes a stored case that held the text `before`.
