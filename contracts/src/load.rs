@@ -92,16 +92,24 @@ pub(crate) fn typed<T: serde::de::DeserializeOwned>(
     })
 }
 
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> + Clone {
+    text.split('`').skip(1).step_by(2)
+}
+
 /// Splits serde's sentence into what is wrong and what would be right.
 fn explain(message: &str) -> (String, String) {
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let unknown = message.contains("unknown field") || message.contains("unknown variant");
-    if let (true, Some((given, known))) = (unknown, quoted.split_first()) {
-        let noun = if message.contains("unknown field") { "field" } else { "word" };
-        let what = format!("unknown {noun} `{given}`");
-        return (what, suggestion(given, known.iter().copied()));
+    if let Some((noun, rest)) = ["unknown field `", "unknown variant `"]
+        .iter()
+        .find_map(|start| Some((*start, message.split_once(start)?.1)))
+    {
+        // What was given may hold backticks itself.
+        let (given, known) = rest.rsplit_once("`, expected ").unwrap_or((rest, ""));
+        let given = given.split_once("`, there are no").map_or(given, |(given, _)| given);
+        let noun = if noun.contains("field") { "field" } else { "word" };
+        return (format!("unknown {noun} `{given}`"), suggestion(given, quoted(known)));
     }
-    if let (true, Some(field)) = (message.contains("missing field"), quoted.first()) {
+    if let (true, Some(field)) = (message.contains("missing field"), quoted(message).next()) {
         return (format!("`{field}` is missing"), format!("add `{field}:`"));
     }
     let message = message.replace("invalid type: ", "").replace("invalid value: ", "");
@@ -168,7 +176,41 @@ fn edit_distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::is_link;
+    use super::{is_link, parse_yaml};
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Two {
+        #[serde(rename = "layout")]
+        _layout: Option<Word>,
+        #[serde(rename = "fill")]
+        _fill: Option<u8>,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Word {
+        Dense,
+        Wide,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+
+    #[test]
+    fn what_is_unknown_is_named_whole_and_what_is_known_beside_it() {
+        let told = |text: &str| parse_yaml::<Two>(text, "f").expect_err(text).to_string();
+        assert_eq!(told("layuot: dense"), "f:1: layuot: unknown field `layuot`; write `layout`");
+        assert_eq!(told("l`ayout: dense"), "f:1: l`ayout: unknown field `l`ayout`; write `layout`");
+        assert_eq!(
+            told("'a`, `b': 1"),
+            "f: a`, `b: unknown field `a`, `b`; write one of layout, fill"
+        );
+        assert_eq!(told("layout: w`ide"), "f:1: layout: unknown word `w`ide`; write `wide`");
+        let error = parse_yaml::<Nothing>("x`y: 1", "f").expect_err("no fields").to_string();
+        assert_eq!(error, "f:1: x`y: unknown field `x`y`; remove it");
+    }
 
     #[test]
     fn a_link_leads_somewhere() {

@@ -8,7 +8,7 @@ use contracts::case_yaml::write_case;
 use kernels::backend::Backend;
 use kernels::backend::vm::VmBackend;
 use properties::choices::{Seeded, mix};
-use properties::corpus;
+use properties::corpus::{self, KnownFailures};
 use properties::examine::Examine;
 use properties::generate::{Draw, draw};
 use properties::replay::{Meaning, replay_all};
@@ -100,11 +100,12 @@ fn replayed(
         }
     }
     let paths = corpus::files(root.path(), subject.name())?;
+    let known = KnownFailures::default();
     let machine = || Ok(vec![Box::new(VmBackend::new()) as Box<dyn Backend>]);
     // Once before: what is read and parsed once a process is no part of a rate.
-    replay_all(root.path(), &paths[..paths.len().min(8)], threads, &machine, &mut |_| {})?;
+    replay_all(root.path(), &known, &paths[..paths.len().min(8)], threads, &machine, &mut |_| {})?;
     let (started, before) = (Instant::now(), seconds_run()?);
-    let all = replay_all(root.path(), &paths, threads, &machine, &mut |_| {})?;
+    let all = replay_all(root.path(), &known, &paths, threads, &machine, &mut |_| {})?;
     let took = [started.elapsed().as_secs_f64(), seconds_run()? - before];
     for file in all.files {
         for replay in file? {

@@ -9,11 +9,12 @@ pub mod migrate;
 pub mod minimize;
 mod write;
 
-pub use comment::{comment, rewritten_comment};
+pub use comment::comment;
+use comment::rewritten_comment;
 pub use date::Date;
 pub use folders::{files, strays};
 pub use known_failures::{KnownFailure, KnownFailures, Standing};
-pub use write::{replace_case, write_regression, write_whole};
+pub use write::{remove_case, replace_case, replacement, write_regression, write_whole};
 
 use contracts::case::{Case, Content, Layout, StoreForm};
 use contracts::case_yaml::{CASE_LIMIT_BYTES, read_case};
@@ -82,6 +83,11 @@ pub enum CorpusError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A stored case that is not any more what it was when it was read.
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// A verdict that is no failure has no regression.
     NotAFailure,
     /// A case file is no case.
@@ -135,6 +141,10 @@ impl fmt::Display for CorpusError {
             CorpusError::Busy { folder } => format!(
                 "{}: another process has held it for {LONGEST_WAIT:?}, nothing was written; end that process, or keep the corpora elsewhere (--corpora FOLDER)",
                 folder.display()
+            ),
+            CorpusError::Changed { path } => format!(
+                "{}: it was changed meanwhile and stays as it is; run the command again",
+                path.display()
             ),
             CorpusError::NotAFailure => {
                 "a case that does not fail is no regression; write only what disagrees or faults"

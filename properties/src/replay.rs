@@ -41,6 +41,8 @@ pub enum Meaning {
     Passes,
     /// It fails.
     Fails,
+    /// It fails, and by another clause than the one `known_failures.yaml` tolerates.
+    FailsOtherwise(String),
     /// It fails as `known_failures.yaml` says; the issue's link.
     Tolerated(String),
     /// It passes though `known_failures.yaml` says it fails: the entry must go.
@@ -52,7 +54,10 @@ pub enum Meaning {
 impl Replay {
     /// Whether the run fails because of it.
     pub fn is_failure(&self) -> bool {
-        matches!(self.meaning, Meaning::Fails | Meaning::PassesUnexpectedly(_))
+        matches!(
+            self.meaning,
+            Meaning::Fails | Meaning::FailsOtherwise(_) | Meaning::PassesUnexpectedly(_)
+        )
     }
 }
 
@@ -66,18 +71,13 @@ pub fn replay(
     paths: &[PathBuf],
     backends: &mut [Box<dyn Backend>],
 ) -> Result<Vec<Replay>, ToolError> {
-    let known = known_failures(root)?;
+    let known = KnownFailures::read(root).map_err(|error| ToolError::Missing(error.to_string()))?;
     let mut workspace = Workspace::new();
     let mut replays = Vec::new();
     for path in paths {
         replays.extend(one(root, &known, path, backends, &mut workspace)?);
     }
     Ok(replays)
-}
-
-/// What may fail, as the corpora say.
-fn known_failures(root: &Path) -> Result<KnownFailures, ToolError> {
-    KnownFailures::read(root).map_err(|error| ToolError::Missing(error.to_string()))
 }
 
 /// One file on every backend.
@@ -100,6 +100,7 @@ fn one(
         let meaning = match known.standing(subject.name(), &stem, &verdict) {
             Standing::Passes => Meaning::Passes,
             Standing::Fails => Meaning::Fails,
+            Standing::FailsOtherwise(entry) => Meaning::FailsOtherwise(entry.clause.clone()),
             Standing::Tolerated(entry) => Meaning::Tolerated(entry.issue.clone()),
             Standing::PassesUnexpectedly(entry) => Meaning::PassesUnexpectedly(entry.issue.clone()),
             Standing::Undecided => Meaning::Undecided,

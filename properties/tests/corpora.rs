@@ -155,6 +155,22 @@ fn a_known_failure_is_counted_and_one_past_its_day_is_refused() {
     shows(&known(""), 2, &["[0].expires: it is missing; write expires: YYYY-MM-DD"]);
     shows(&known("  expires: 2026-02-30\n"), 2, &["[0].expires: `2026-02-30` is no day"]);
     shows(&known("  expires: 2020-01-01\n"), 2, &["[0].expires: ", "may fail until 2020-01-01"]);
+    // Nor does it hide what became of the cases, its own among them.
+    let all = [path, "argmax_rows"];
+    shows(
+        &replayed(root.path(), &all),
+        2,
+        &["fails     ", "passes    ", "1 of 2 replays", "may fail until 2020-01-01"],
+    );
+    let other = format!(
+        "- {{contract: canary_row_sum, case: {stem}, clause: house.races, issue: \"https://example.org/1\", expires: 9999-12-31}}\n"
+    );
+    std::fs::write(root.path().join("known_failures.yaml"), other).expect("written");
+    shows(
+        &replayed(root.path(), &[path]),
+        1,
+        &["on vm though known_failures.yaml tolerates only house.races"],
+    );
     // An entry about a case that passes fails the run.
     let entry = "- {contract: argmax_rows, case: case-0000, clause: house.bounds, issue: \"https://example.org/2\", expires: 9999-01-01}\n";
     std::fs::write(root.path().join("known_failures.yaml"), entry).expect("written");
@@ -162,6 +178,41 @@ fn a_known_failure_is_counted_and_one_past_its_day_is_refused() {
         &replayed(root.path(), &["argmax_rows"]),
         1,
         &["though known_failures.yaml says it fails", "1 of 1 replays not as they should be"],
+    );
+}
+
+/// What holds for cases holds for histories of rounds.
+#[test]
+fn a_history_that_passes_is_no_known_failure_and_one_that_fails_may_be() {
+    let root = folder();
+    let of_rounds = root.path().join("speculative_round");
+    std::fs::create_dir(&of_rounds).expect("made");
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpora/speculative_round");
+    let mut files = corpus::files(&stored, "").expect("listed");
+    files.retain(|path| path.to_string_lossy().contains("fresh_slot"));
+    let text = std::fs::read_to_string(files.first().expect("a history")).expect("read");
+    let path = of_rounds.join("fresh_slot-1.yaml");
+    std::fs::write(&path, &text).expect("written");
+    let known = |clause: &str| {
+        let entry = format!(
+            "- {{contract: speculative_round, case: fresh_slot-1, clause: {clause}, issue: \"https://example.org/1\", expires: 9999-12-31}}\n"
+        );
+        std::fs::write(root.path().join("known_failures.yaml"), entry).expect("written");
+        replayed(root.path(), &["speculative_round"])
+    };
+    shows(
+        &known("invariants.fresh_slot"),
+        1,
+        &["though known_failures.yaml says it fails (https://example.org/1); remove its entry"],
+    );
+    // The fault that is planted breaks another promise than this says.
+    std::fs::write(&path, text.replace("invariants.fresh_slot,", "invariants.restores,"))
+        .expect("written");
+    shows(&known("invariants.restores"), 0, &["tolerated ", "known: https://example.org/1"]);
+    shows(
+        &known("invariants.refusals"),
+        1,
+        &["FAILS, ", "though known_failures.yaml tolerates only invariants.refusals"],
     );
 }
 
@@ -214,6 +265,10 @@ fn a_stored_case_shrinks_in_place_and_a_passing_one_is_said_to_pass() {
     shows(&shrink(&["--write"]), 1, &["holds the smaller case"]);
     assert_eq!(std::fs::read_to_string(&path).expect("read"), printed.out);
     shows(&replayed(Path::new(root), &[file]), 1, &["1 of 1 replays not as they should be"]);
+
+    // Shrunk under its old name, it is still the tool's and no work of people.
+    let shrunk = std::fs::read_to_string(&path).expect("read");
+    assert!(shrunk.contains("\n# rewritten, digest "), "{shrunk}");
 
     let passing = of_contract.join("case-0000.yaml");
     let said = assay(&["shrink", passing.to_str().expect("a path"), "--corpora", root]);

@@ -56,6 +56,8 @@ pub enum Standing<'a> {
     Passes,
     /// It fails and no entry tolerates that.
     Fails,
+    /// It fails, and not by the clause that the entry tolerates.
+    FailsOtherwise(&'a KnownFailure),
     /// It fails as the entry says.
     Tolerated(&'a KnownFailure),
     /// It passes though the entry says it fails: the entry must go.
@@ -71,24 +73,39 @@ impl KnownFailures {
     /// Reads the file; no entries when there is none. An entry without an issue link, without a day
     /// to come, said twice, or whose case is not stored is an error.
     pub fn read(root: &Path) -> Result<KnownFailures, CorpusError> {
+        let (known, mut errors) = KnownFailures::in_force(root);
+        if errors.is_empty() { Ok(known) } else { Err(errors.remove(0)) }
+    }
+
+    /// What may fail today, and what is wrong with the file: so that a day that has come, or a slip in
+    /// one entry, hides nothing else. Nothing may fail where the file cannot be read.
+    pub fn in_force(root: &Path) -> (KnownFailures, Vec<CorpusError>) {
         let path = root.join(KnownFailures::FILE);
         // A link that leads nowhere is no missing file.
         if std::fs::symlink_metadata(&path).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
-            return Ok(KnownFailures::default());
+            return (KnownFailures::default(), Vec::new());
         }
-        let text = read_text(&path, LIMIT_BYTES)?;
+        let text = match read_text(&path, LIMIT_BYTES) {
+            Ok(text) => text,
+            Err(error) => return (KnownFailures::default(), vec![error]),
+        };
         let file = path.display().to_string();
         let stored = |entry: &KnownFailure| {
             root.join(&entry.contract).join(format!("{}.yaml", entry.case)).is_file()
         };
-        KnownFailures::parse(&text, &file, &stored)
-            .and_then(|known| known.in_force(&file, Date::today()).map(|()| known))
-            .map_err(CorpusError::KnownFailures)
+        match KnownFailures::parse(&text, &file, &stored) {
+            Ok(known) => {
+                let (known, over) = known.on(&file, Date::today());
+                (known, over.into_iter().map(CorpusError::KnownFailures).collect())
+            }
+            Err(error) => (KnownFailures::default(), vec![CorpusError::KnownFailures(error)]),
+        }
     }
 
-    /// Whether every entry still holds on this day.
-    fn in_force(&self, file: &str, today: Date) -> Result<(), ContractError> {
-        for (place, entry) in self.entries.iter().enumerate() {
+    /// The entries that hold on this day, and what is wrong with each of the others.
+    fn on(self, file: &str, today: Date) -> (KnownFailures, Vec<ContractError>) {
+        let (mut entries, mut errors) = (Vec::new(), Vec::new());
+        for (place, entry) in self.entries.into_iter().enumerate() {
             let (what, remedy) = match entry.expires {
                 None => (
                     "it is missing".to_owned(),
@@ -98,11 +115,14 @@ impl KnownFailures {
                     format!("`{}` may fail until {day}, and today is {today}", entry.case),
                     "fix what the issue is about and remove the entry, or agree on a later day there",
                 ),
-                Some(_) => continue,
+                Some(_) => {
+                    entries.push(entry);
+                    continue;
+                }
             };
-            return Err(refused(file, place, "expires", what, remedy));
+            errors.push(refused(file, place, "expires", what, remedy));
         }
-        Ok(())
+        (KnownFailures { entries }, errors)
     }
 
     /// Parses the text of the file; `stored` says whether an entry's case is there. What day it is
@@ -176,14 +196,20 @@ impl KnownFailures {
 
     /// What the verdict of a stored case (by file stem) means.
     pub fn standing(&self, contract: &str, case: &str, verdict: &Verdict) -> Standing<'_> {
-        match (verdict, self.entry(contract, case)) {
-            (Verdict::Unsupported(_) | Verdict::Discard(_), _) => Standing::Undecided,
-            (Verdict::Agree, None) => Standing::Passes,
-            (Verdict::Agree, Some(entry)) => Standing::PassesUnexpectedly(entry),
-            (_, Some(entry)) if verdict.clause() == Some(&entry.clause) => {
-                Standing::Tolerated(entry)
-            }
-            _ => Standing::Fails,
+        match verdict {
+            Verdict::Unsupported(_) | Verdict::Discard(_) => Standing::Undecided,
+            _ => self.of(contract, case, verdict.clause().filter(|_| verdict.is_failure())),
+        }
+    }
+
+    /// What it means that a stored case (by file stem) fails by this clause, or passes.
+    pub fn of(&self, contract: &str, case: &str, failing: Option<&str>) -> Standing<'_> {
+        match (failing, self.entry(contract, case)) {
+            (None, None) => Standing::Passes,
+            (None, Some(entry)) => Standing::PassesUnexpectedly(entry),
+            (Some(_), None) => Standing::Fails,
+            (Some(clause), Some(entry)) if clause == entry.clause => Standing::Tolerated(entry),
+            (Some(_), Some(entry)) => Standing::FailsOtherwise(entry),
         }
     }
 
@@ -231,7 +257,7 @@ mod tests {
         let standing =
             |verdict: &Verdict| known.standing("argmax_rows", "house_bounds-1a2b3c4d", verdict);
         assert_eq!(standing(&fault("house.bounds")), Standing::Tolerated(entry));
-        assert_eq!(standing(&fault("house.races")), Standing::Fails);
+        assert_eq!(standing(&fault("house.races")), Standing::FailsOtherwise(entry));
         assert_eq!(standing(&Verdict::Agree), Standing::PassesUnexpectedly(entry));
         assert_eq!(standing(&Verdict::Unsupported("wgmma".to_owned())), Standing::Undecided);
         assert_eq!(
@@ -265,22 +291,30 @@ mod tests {
 
     #[test]
     fn an_entry_holds_up_to_its_day_and_no_entry_for_ever() {
-        let day = |text| Date::parse(text).expect("a day");
+        let day = |text: &str| Date::parse(text).expect("a day");
         let known = parse(ENTRY).expect("it is well formed");
         assert_eq!(known.entries()[0].expires, Some(day("2027-03-31")));
-        known.in_force("known_failures.yaml", day("2027-03-31")).expect("the last day");
-        let error = known.in_force("known_failures.yaml", day("2027-04-01")).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "known_failures.yaml: [0].expires: `house_bounds-1a2b3c4d` may fail until 2027-03-31, \
-             and today is 2027-04-01; fix what the issue is about and remove the entry, or agree on \
-             a later day there"
-        );
+        let on = |known: &KnownFailures, today: &str| {
+            let (known, errors) = known.clone().on("known_failures.yaml", day(today));
+            (known, errors.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(on(&known, "2027-03-31"), (known.clone(), vec![]), "the last day");
+        let over = "known_failures.yaml: [0].expires: `house_bounds-1a2b3c4d` may fail until \
+                    2027-03-31, and today is 2027-04-01; fix what the issue is about and remove the \
+                    entry, or agree on a later day there";
+        assert_eq!(on(&known, "2027-04-01"), (KnownFailures::default(), vec![over.to_owned()]));
         let endless =
             parse(&ENTRY.replace(", expires: 2027-03-31", "")).expect("it is well formed");
-        let error = endless.in_force("known_failures.yaml", day("2027-04-01")).unwrap_err();
-        let error = error.to_string();
-        assert!(error.contains("[0].expires: it is missing; write expires: YYYY-MM-DD"), "{error}");
+        let (none, errors) = on(&endless, "2027-04-01");
+        assert_eq!((none.entries.len(), errors.len()), (0, 1));
+        assert!(
+            errors[0].contains("[0].expires: it is missing; write expires: YYYY-MM-DD"),
+            "{errors:?}"
+        );
+        let later = ENTRY.replace("1a2b3c4d", "2").replace("2027-03-31", "2027-05-31");
+        let both = parse(&format!("{ENTRY}{later}")).expect("well formed");
+        let (left, errors) = on(&both, "2027-04-01");
+        assert_eq!((left.entries(), errors), (&both.entries()[1..], vec![over.to_owned()]));
         let error = parse(&ENTRY.replace("2027-03-31", "2027-02-30")).unwrap_err();
         assert!(error.contains("[0].expires: `2027-02-30` is no day; write YYYY-MM-DD"), "{error}");
         let error = parse(&ENTRY.replace("2027-03-31", "[soon]")).unwrap_err();

@@ -1,7 +1,6 @@
 //! Stored cases of an older version written in today's form. A case is carried over as the contract's
 //! history says, or is named with the reason why not and left as it is; none is dropped.
 
-use super::comment::rewritten_comment;
 use super::{CorpusError, files, must_be_of, or_another, read_text, replace_case};
 use contracts::CaseError;
 use contracts::case::Case;
@@ -39,7 +38,7 @@ pub fn migrate(root: &Path, contract: &Contract, write: bool) -> Result<Migrated
             Ok(None) => migrated.current += 1,
             Ok(Some(case)) => {
                 if write {
-                    replace_case(&path, &case, contract, &rewritten_comment(&text, None))?;
+                    replace_case(&path, &text, &case, contract, None)?;
                 }
                 migrated.carried.push(path);
             }
@@ -70,6 +69,7 @@ fn carried(text: &str, path: &Path, contract: &Contract) -> Result<Option<Case>,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::corpus::write::{is_ours, stems};
 
     const CONTRACT: &str = "\
 contract: scale_rows
@@ -161,5 +161,34 @@ tensors:
 
         let again = migrate(root.path(), &contract, true).expect("nothing to do");
         assert_eq!((again.carried.len(), again.current, again.refused.len()), (0, 2, 3));
+    }
+
+    /// A name goes by what the case was; that a tool wrote it is known afterwards too.
+    #[test]
+    fn what_the_tool_wrote_is_still_its_own_when_carried_over() {
+        let contract = contracts::parse_contract(CONTRACT, "scale_rows.yaml").expect("it loads");
+        let root = tempfile::tempdir().expect("a folder");
+        let folder = root.path().join("scale_rows");
+        std::fs::create_dir(&folder).expect("made");
+        let told = OLD.replace("# seen in the field\n", "").replace("   # the second row", "");
+        let body: String =
+            told.split_inclusive('\n').filter(|line| !line.starts_with(['#', 'f'])).collect();
+        let [stem, _] = stems("tolerance.y.all", &body);
+        let (ours, by_hand) =
+            (folder.join(format!("{stem}.yaml")), folder.join("tolerance_y_all-00000000.yaml"));
+        for path in [&ours, &by_hand] {
+            std::fs::write(path, &told).expect("written");
+        }
+        let is_ours = |path: &Path| {
+            let text = std::fs::read_to_string(path).expect("read");
+            (is_ours(path, &text), text)
+        };
+        assert_eq!((is_ours(&ours).0, is_ours(&by_hand).0), (true, false));
+        migrate(root.path(), &contract, true).expect("written");
+        let (still, text) = is_ours(&ours);
+        assert!(still && text.contains("\n# rewritten, digest "), "{text}");
+        assert_eq!(is_ours(&by_hand).0, false);
+        let edited = text.replace("fill: 0x3f800000", "fill: 0x40000000");
+        assert!(edited != text && !crate::corpus::write::is_ours(&ours, &edited), "{edited}");
     }
 }

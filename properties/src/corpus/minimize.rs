@@ -2,15 +2,15 @@
 //! What is held is every clause × dtype, every PTX branch edge and every clause once shown × dtype. A
 //! case stays whatever it covers while a person or an issue speaks of it, and while it fails.
 
-use super::write::stems;
-use super::{CorpusError, KnownFailures, comment, files, read_text};
+use super::write::is_ours;
+use super::{CorpusError, KnownFailures, comment, files, read_text, remove_case};
 use crate::check::{ToolError, Workspace, check};
 use crate::counters::{Counters, dtype_label};
 use crate::replay;
 use crate::subject::Subject;
 use crate::verdict::Verdict;
 use contracts::case::Case;
-use contracts::case_yaml::{CASE_LIMIT_BYTES, write_case};
+use contracts::case_yaml::CASE_LIMIT_BYTES;
 use kernels::backend::vm::{Coverage, VmBackend};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -52,13 +52,31 @@ impl fmt::Display for Stays {
     }
 }
 
+/// A stored case that could go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spare {
+    /// The file.
+    pub path: PathBuf,
+    text: String,
+}
+
+impl Spare {
+    /// Removes it, unless it is another case by now.
+    ///
+    /// # Errors
+    /// When it stays, and why.
+    pub fn remove(&self) -> Result<(), CorpusError> {
+        remove_case(&self.path, &self.text)
+    }
+}
+
 /// What became of one contract's stored cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Minimal {
     /// Those that stay, and why.
     pub kept: Vec<(PathBuf, Stays)>,
     /// Those that could go.
-    pub spare: Vec<PathBuf>,
+    pub spare: Vec<Spare>,
     /// Clauses × dtypes, edges and clauses shown that all of them cover.
     pub covered: usize,
 }
@@ -76,7 +94,7 @@ enum Feature {
 
 struct Measured {
     path: PathBuf,
-    len_bytes: usize,
+    text: String,
     stays: Option<Stays>,
     covers: BTreeSet<Feature>,
 }
@@ -106,9 +124,14 @@ fn measure(
 ) -> Result<Measured, ToolError> {
     let stays = |path: PathBuf, stays| Measured {
         path,
-        len_bytes: 0,
+        text: String::new(),
         stays: Some(stays),
         covers: BTreeSet::new(),
+    };
+    // Before the case: what is judged is never older than what is compared when it is removed.
+    let text = match read_text(&path, CASE_LIMIT_BYTES as u64) {
+        Ok(text) => text,
+        Err(error) => return Ok(stays(path, Stays::Unreadable(error.to_string()))),
     };
     let case = match replay::read(root, &path) {
         Ok((of, case)) if of.name() == subject.name() => case,
@@ -117,9 +140,6 @@ fn measure(
             return Ok(stays(path, Stays::Unreadable(what)));
         }
         Err(error) => return Ok(stays(path, Stays::Unreadable(error.to_string()))),
-    };
-    let Ok(text) = read_text(&path, CASE_LIMIT_BYTES as u64) else {
-        return Ok(stays(path, Stays::Unreadable("it is gone".to_owned())));
     };
     let (mut backend, mut counters) = (VmBackend::new(), Counters::default());
     let examine = replay::examination(&case);
@@ -131,14 +151,14 @@ fn measure(
         Verdict::Disagree(_) | Verdict::Fault(_) => {
             Some(Stays::Fails(verdict.clause().unwrap_or_default().to_owned()))
         }
-        Verdict::Agree => of_people(subject, &stem, &case, &text),
+        Verdict::Agree => of_people(&path, &case, &text),
     };
     let covers = features(&case, &counters, backend.coverage());
-    Ok(Measured { path, len_bytes: text.len(), stays, covers })
+    Ok(Measured { path, text, stays, covers })
 }
 
 /// Whether a person speaks of the case: by a link, a comment, a name or an edit.
-fn of_people(subject: &Subject, stem: &str, case: &Case, text: &str) -> Option<Stays> {
+fn of_people(path: &Path, case: &Case, text: &str) -> Option<Stays> {
     let Some(found) = &case.found else { return Some(Stays::ByHand) };
     if let Some(link) = &found.issue {
         return Some(Stays::Report(link.clone()));
@@ -146,8 +166,7 @@ fn of_people(subject: &Subject, stem: &str, case: &Case, text: &str) -> Option<S
     if let Some(line) = comment::of_people(text).first() {
         return Some(Stays::Comment((*line).to_owned()));
     }
-    let body = write_case(&Case { found: None, ..case.clone() }, subject.contract, None);
-    (!stems(&found.clause, &body).iter().any(|ours| ours == stem)).then_some(Stays::ByHand)
+    (!is_ours(path, text)).then_some(Stays::ByHand)
 }
 
 fn features(case: &Case, counters: &Counters, coverage: &Coverage) -> BTreeSet<Feature> {
@@ -180,7 +199,7 @@ fn choose(mut cases: Vec<Measured>) -> Minimal {
         let free = (0..cases.len()).filter(|at| cases[*at].stays.is_none() && !chosen.contains(at));
         let best = free.max_by_key(|at| {
             let case = &cases[*at];
-            let first = std::cmp::Reverse((case.len_bytes, case.path.clone()));
+            let first = std::cmp::Reverse((case.text.len(), case.path.clone()));
             (adds(case), first)
         });
         let Some(best) = best.filter(|at| adds(&cases[*at]) > 0) else { break };
@@ -208,7 +227,7 @@ fn choose(mut cases: Vec<Measured>) -> Minimal {
     for case in cases {
         match case.stays {
             Some(stays) => minimal.kept.push((case.path, stays)),
-            None => minimal.spare.push(case.path),
+            None => minimal.spare.push(Spare { path: case.path, text: case.text }),
         }
     }
     minimal
@@ -218,15 +237,17 @@ fn choose(mut cases: Vec<Measured>) -> Minimal {
 mod tests {
     use super::*;
     use crate::choices::{Seeded, mix};
+    use crate::corpus::write::stems;
     use contracts::case::Found;
+    use contracts::case_yaml::write_case;
 
     fn measured(name: &str, len_bytes: usize, stays: Option<Stays>, covers: &[usize]) -> Measured {
         let covers = covers.iter().map(|at| Feature::Clause(String::new(), *at)).collect();
-        Measured { path: name.into(), len_bytes, stays, covers }
+        Measured { path: name.into(), text: "x".repeat(len_bytes), stays, covers }
     }
 
     fn spare(cases: Vec<Measured>) -> Vec<String> {
-        choose(cases).spare.iter().map(|path| path.display().to_string()).collect()
+        choose(cases).spare.iter().map(|spare| spare.path.display().to_string()).collect()
     }
 
     #[test]
@@ -264,7 +285,8 @@ mod tests {
         ];
         let minimal = choose(cases);
         assert_eq!(minimal.kept.len(), 2);
-        assert_eq!((minimal.spare, minimal.covered), (vec![PathBuf::from("c")], 1));
+        let spare: Vec<_> = minimal.spare.into_iter().map(|spare| spare.path).collect();
+        assert_eq!((spare, minimal.covered), (vec![PathBuf::from("c")], 1));
     }
 
     /// A corpus of drawn cases under the names and comments that the tool gives.
@@ -303,8 +325,19 @@ mod tests {
         assert_eq!(why(&noted), "a person wrote: see the mail");
         assert!(why(&folder.join("broken.yaml")).starts_with("it cannot be read"));
         assert!(minimal.spare.len() > 10, "{minimal:?}");
-        for path in &minimal.spare {
-            std::fs::remove_file(path).expect("removed");
+        // What a person changes after it was judged stays.
+        let (edited, others) = minimal.spare.split_first().expect("some");
+        let text = std::fs::read_to_string(&edited.path).expect("read");
+        std::fs::write(&edited.path, format!("{text}# kept on purpose\n")).expect("written");
+        let error = edited.remove().expect_err("it changed").to_string();
+        assert!(
+            error.ends_with("it was changed meanwhile and stays as it is; run the command again")
+        );
+        assert!(edited.path.exists());
+        std::fs::write(&edited.path, text).expect("written");
+        edited.remove().expect("as it was");
+        for spare in others {
+            spare.remove().expect("removed");
         }
         let again = minimize(root.path(), subject).expect("the tool works");
         assert_eq!(again.covered, minimal.covered, "what is covered is still covered");

@@ -202,6 +202,39 @@ fn a_passing_verdict_is_no_regression_and_a_missing_folder_no_error() {
 }
 
 #[test]
+fn a_case_that_changed_meanwhile_is_neither_replaced_nor_removed() {
+    let (_keep, root) = corpora();
+    let path = write_regression(&root, subject(), &case(5), &fault(), "vm").expect("written");
+    let before = std::fs::read_to_string(&path).expect("read");
+    let edited = format!("{before}# a person's\n");
+    std::fs::write(&path, &edited).expect("written");
+    let contract = subject().contract;
+    let replaced = |before: &str| replace_case(&path, before, &case(6), contract, None);
+    for refused in [replaced(&before), remove_case(&path, &before)] {
+        let error = refused.expect_err("it changed").to_string();
+        assert!(
+            error.ends_with("it was changed meanwhile and stays as it is; run the command again")
+        );
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), edited);
+    }
+    replaced(&edited).expect("as it was read");
+    let text = std::fs::read_to_string(&path).expect("read");
+    assert!(text.contains("a person's") && text != edited, "{text}");
+    #[cfg(unix)]
+    {
+        let link = root.join("link.yaml");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        replace_case(&link, &text, &case(5), contract, None).expect("through the link");
+        assert!(link.is_symlink());
+        assert_ne!(std::fs::read_to_string(&path).expect("read"), text);
+        replaced(&std::fs::read_to_string(&path).expect("read")).expect("back again");
+    }
+    assert_eq!(std::fs::read_to_string(&path).expect("read"), text);
+    remove_case(&path, &text).expect("as it was read");
+    assert!(remove_case(&path, &text).is_err(), "it is gone");
+}
+
+#[test]
 fn known_failures_are_read_from_the_root() {
     let (_keep, root) = corpora();
     let path = write_regression(&root, subject(), &case(5), &fault(), "vm").expect("written");

@@ -2,7 +2,7 @@
 //! a lock of the folder, so that processes that write at once lose nothing and one that is killed
 //! leaves nothing a reader would see.
 
-use super::{CorpusError, LONGEST_WAIT, comment, fnv, read};
+use super::{CorpusError, LONGEST_WAIT, comment, fnv, read, read_text, rewritten_comment};
 use crate::subject::Subject;
 use crate::verdict::Verdict;
 use contracts::case::{Case, Found};
@@ -12,6 +12,9 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// Digits of a digest in a name.
+const DIGITS: [usize; 2] = [8, 16];
 
 /// How an unfinished file's name begins and ends.
 const UNFINISHED: (&str, &str) = (".", ".tmp");
@@ -61,8 +64,12 @@ pub fn write_regression(
 /// What a regression's file may be called: the clause and eight digits of a digest of the case, sixteen
 /// when another case has them already.
 pub(super) fn stems(clause: &str, body: &str) -> [String; 2] {
-    let (slug, digest) = (clause.replace('.', "_"), format!("{:016x}", fnv(body.as_bytes())));
-    [8, 16].map(|digits| format!("{slug}-{}", &digest[..digits]))
+    let (slug, digest) = (clause.replace('.', "_"), digest(body.as_bytes()));
+    DIGITS.map(|digits| format!("{slug}-{}", &digest[..digits]))
+}
+
+fn digest(body: &[u8]) -> String {
+    format!("{:016x}", fnv(body))
 }
 
 /// Whether the file could be read again.
@@ -80,19 +87,78 @@ fn body_of(path: &Path, contract: &Contract) -> Option<String> {
     Some(write_case(&Case { found: None, ..known }, contract, None))
 }
 
-/// Puts a case in the place of a stored one, under a comment of these lines.
-///
-/// # Errors
-/// When the file system does not take the file; the one there stays as it is.
-pub fn replace_case(
+/// Whether a stored case is as the tool wrote it: the digest of what it holds is in its name, or, where
+/// the tool wrote it anew under its old name, in its comment.
+pub(super) fn is_ours(path: &Path, text: &str) -> bool {
+    let digest = digest(body_in(text).as_bytes());
+    is_named(path, &digest) || comment::rewritten_digest(text) == Some(&*digest)
+}
+
+fn is_named(path: &Path, digest: &str) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let named = stem.rsplit_once('-').map(|(_, digits)| digits);
+    DIGITS.iter().any(|digits| named == Some(&digest[..*digits]))
+}
+
+/// The text of a case as its digest was taken: without the comment above and what it once showed.
+fn body_in(text: &str) -> String {
+    let lines = text.split_inclusive('\n').skip_while(|line| line.starts_with('#'));
+    lines.filter(|line| !line.starts_with("found: ")).collect()
+}
+
+/// What a file holds once this case has taken the place of the one it held, under the comment there, in
+/// which `fresh` takes the place of the tool's own lines.
+pub fn replacement(
     path: &Path,
+    before: &str,
     case: &Case,
     contract: &Contract,
-    comment: &str,
+    fresh: Option<&str>,
+) -> String {
+    let body = write_case(&Case { found: None, ..case.clone() }, contract, None);
+    let digest = digest(body.as_bytes());
+    let marked = is_ours(path, before) && !is_named(path, &digest);
+    let comment = rewritten_comment(before, fresh, marked.then_some(&*digest));
+    write_case(case, contract, Some(&comment))
+}
+
+/// Puts a [`replacement`] in the place of a stored case that held the text `before`.
+///
+/// # Errors
+/// When the file holds something else by now, or the file system does not take it; the one there stays as
+/// it is.
+pub fn replace_case(
+    path: &Path,
+    before: &str,
+    case: &Case,
+    contract: &Contract,
+    fresh: Option<&str>,
 ) -> Result<(), CorpusError> {
-    let text = write_case(case, contract, Some(comment));
+    let text = replacement(path, before, case, contract, fresh);
     within_limit(path, &text)?;
-    Held::folder(folder_of(path))?.write(path, text.as_bytes())
+    // Of a link, what it leads to: a rename would put a file of its own in the link's place.
+    let target =
+        path.canonicalize().map_err(|error| CorpusError::io(path, "finding the file", error))?;
+    let held = Held::folder(folder_of(&target))?;
+    must_hold(&target, before)?;
+    held.write(&target, text.as_bytes())
+}
+
+/// Removes a stored case that held the text `before`.
+///
+/// # Errors
+/// When it holds something else by now, or cannot be removed; it stays.
+pub fn remove_case(path: &Path, before: &str) -> Result<(), CorpusError> {
+    let _held = Held::folder(folder_of(path))?;
+    must_hold(path, before)?;
+    std::fs::remove_file(path).map_err(|error| CorpusError::io(path, "removing", error))
+}
+
+fn must_hold(path: &Path, before: &str) -> Result<(), CorpusError> {
+    if read_text(path, CASE_LIMIT_BYTES as u64)? == before {
+        return Ok(());
+    }
+    Err(CorpusError::Changed { path: path.to_owned() })
 }
 
 /// Writes any file whole or not at all, its folder made where it is missing.

@@ -1,8 +1,9 @@
 //! Many stored cases at once, on every core: each worker has backends and memory of its own, and the
 //! answers come back in the order of the files, whoever gave them.
 
-use super::{Replay, known_failures, one};
+use super::{Replay, one};
 use crate::check::{ToolError, Workspace};
+use crate::corpus::KnownFailures;
 use kernels::backend::vm::Coverage;
 use kernels::backend::{Backend, BackendError};
 use std::path::{Path, PathBuf};
@@ -18,20 +19,20 @@ pub struct Replayed {
     pub coverage: Coverage,
 }
 
-/// Replays every file, `threads` at a time. `backends` is asked once a worker; `observe` is told each
+/// Replays every file, `threads` at a time, held against what may fail. `backends` is asked once a worker; `observe` is told each
 /// file as it is finished.
 ///
 /// # Errors
-/// When `known_failures.yaml` is not what it must be, or there is no backend. A file that cannot be
+/// When there is no backend. A file that cannot be
 /// replayed is an error in its place and hides none of the others.
 pub fn replay_all(
     root: &Path,
+    known: &KnownFailures,
     paths: &[PathBuf],
     threads: usize,
     backends: &(dyn Fn() -> Result<Vec<Box<dyn Backend>>, BackendError> + Sync),
     observe: &mut dyn FnMut(&Path),
 ) -> Result<Replayed, ToolError> {
-    let known = known_failures(root)?;
     let next = AtomicUsize::new(0);
     let work = |answers: mpsc::Sender<(usize, Result<Vec<Replay>, ToolError>)>| {
         let mut backends = backends()?;
@@ -39,7 +40,7 @@ pub fn replay_all(
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(path) = paths.get(place) else { break };
-            let answer = one(root, &known, path, &mut backends, &mut workspace);
+            let answer = one(root, known, path, &mut backends, &mut workspace);
             // The receiver outlives every worker.
             let _ = answers.send((place, answer));
         }
@@ -89,6 +90,10 @@ mod tests {
         Ok(vec![Box::new(kernels::backend::vm::VmBackend::new())])
     }
 
+    fn known() -> KnownFailures {
+        KnownFailures::default()
+    }
+
     /// Stored cases of one contract, drawn; the third file is no case.
     fn corpora(count: u64) -> (tempfile::TempDir, Vec<PathBuf>) {
         let root = tempfile::tempdir().expect("a folder");
@@ -111,7 +116,7 @@ mod tests {
         let (root, paths) = corpora(24);
         let replayed = |threads| {
             let mut told = 0;
-            let all = replay_all(root.path(), &paths, threads, &vm, &mut |_| told += 1);
+            let all = replay_all(root.path(), &known(), &paths, threads, &vm, &mut |_| told += 1);
             let all = all.expect("the tool works");
             assert_eq!((told, all.files.len()), (24, 24));
             let texts = all.files.iter().map(|file| match file {
@@ -133,9 +138,11 @@ mod tests {
     fn no_backend_is_an_error_and_no_file_none() {
         let (root, paths) = corpora(3);
         let none = || Err(BackendError::CannotCapture { backend: "none" });
-        let error = replay_all(root.path(), &paths, 2, &none, &mut |_| {}).expect_err("none");
+        let error =
+            replay_all(root.path(), &known(), &paths, 2, &none, &mut |_| {}).expect_err("none");
         assert!(matches!(error, ToolError::Backend(_)), "{error}");
-        let all = replay_all(root.path(), &[], 2, &vm, &mut |_| {}).expect("nothing to do");
+        let all =
+            replay_all(root.path(), &known(), &[], 2, &vm, &mut |_| {}).expect("nothing to do");
         assert!(all.files.is_empty());
     }
 }

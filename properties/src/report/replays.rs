@@ -27,10 +27,14 @@ pub fn replays(replays: &[Replay], elapsed: Option<Duration>) -> String {
                 paint.bad("passes   ")
             ),
             Meaning::Fails => {
-                let text =
-                    finding(replay.subject, &replay.case, &replay.verdict, Some(&replay.path));
-                writeln!(out, "{} {place}\n{text}", paint.bad("fails    "))
+                writeln!(out, "{} {place}\n{}", paint.bad("fails    "), shown(replay))
             }
+            Meaning::FailsOtherwise(clause) => writeln!(
+                out,
+                "{} {place} though known_failures.yaml tolerates only {clause}\n{}",
+                paint.bad("fails    "),
+                shown(replay)
+            ),
         };
     }
     let failed = replays.iter().filter(|replay| replay.is_failure()).count();
@@ -49,12 +53,16 @@ pub fn replays(replays: &[Replay], elapsed: Option<Duration>) -> String {
     out
 }
 
+fn shown(replay: &Replay) -> String {
+    finding(replay.subject, &replay.case, &replay.verdict, Some(&replay.path))
+}
+
 /// The replays under stable keys.
 pub fn replays_json(replays: &[Replay]) -> Value {
     let one = |replay: &Replay| {
         let (meaning, issue) = match &replay.meaning {
             Meaning::Passes => ("passes", None),
-            Meaning::Fails => ("fails", None),
+            Meaning::Fails | Meaning::FailsOtherwise(_) => ("fails", None),
             Meaning::Tolerated(issue) => ("tolerated", Some(issue)),
             Meaning::PassesUnexpectedly(issue) => ("passes_unexpectedly", Some(issue)),
             Meaning::Undecided => ("undecided", None),
@@ -121,5 +129,12 @@ tolerated corpora/argmax_rows/x.yaml on vm, known: https://example.org/1
             (&json!("passes_unexpectedly"), &json!(true))
         );
         assert_eq!(json[1]["because"], "wgmma");
+        let otherwise = Meaning::FailsOtherwise("house.races".to_owned());
+        let otherwise = [replay(otherwise, Verdict::Unsupported("a failure".to_owned()))];
+        assert!(otherwise[0].is_failure() && replays_json(&otherwise)[0]["meaning"] == "fails");
+        let text = replays(&otherwise, None);
+        let said =
+            "x.yaml on vm though known_failures.yaml tolerates only house.races\nargmax_rows ";
+        assert!(text.contains(said), "{text}");
     }
 }

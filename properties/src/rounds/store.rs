@@ -90,6 +90,19 @@ pub enum MeaningOfRound {
     NotNoticed(Option<Violation>),
 }
 
+impl StoredHistory {
+    /// The clause by which it fails, where it does: the promise that is broken, or that a planted fault
+    /// should break.
+    pub fn failing(&self, meaning: &MeaningOfRound) -> Option<String> {
+        let invariant = match meaning {
+            MeaningOfRound::Passes => return None,
+            MeaningOfRound::Fails(violation) => violation.invariant,
+            MeaningOfRound::NotNoticed(_) => self.invariant,
+        };
+        Some(invariant.clause())
+    }
+}
+
 /// One stored history on one backend.
 #[derive(Clone, Debug)]
 pub struct RoundReplay {
@@ -99,6 +112,8 @@ pub struct RoundReplay {
     pub backend: &'static str,
     /// What it came to.
     pub meaning: MeaningOfRound,
+    /// The clause by which it fails.
+    pub failing: Option<String>,
 }
 
 /// Writes a small history; gives its file, which a history that is there already keeps.
@@ -276,7 +291,8 @@ pub fn replay(
         .map(|backend| {
             let name = backend.name();
             let meaning = meaning(&stored, backend.as_mut());
-            RoundReplay { path: path.to_owned(), backend: name, meaning }
+            let failing = stored.failing(&meaning);
+            RoundReplay { path: path.to_owned(), backend: name, meaning, failing }
         })
         .collect())
 }

@@ -66,6 +66,11 @@ impl Invariant {
     pub fn name(self) -> &'static str {
         Invariant::ALL.iter().find(|(_, own)| *own == self).map_or("?", |(name, _)| name)
     }
+
+    /// The clause that promises it.
+    pub fn clause(self) -> String {
+        format!("invariants.{}", self.name())
+    }
 }
 
 /// A promise broken.

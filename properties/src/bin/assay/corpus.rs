@@ -4,7 +4,7 @@
 use crate::{Failure, Outcome, repository, say, subjects};
 use properties::corpus::files;
 use properties::corpus::migrate::migrate;
-use properties::corpus::minimize::{Minimal, Stays, minimize};
+use properties::corpus::minimize::{Minimal, Spare, Stays, minimize};
 use properties::fuzzing::export::{Exported, export, export_histories};
 use properties::rounds::{self, CONTRACT as ROUNDS};
 use properties::subject::{Subject, known_subjects};
@@ -63,36 +63,34 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
 }
 
 fn minimized(root: &Path, contracts: &[String], write: bool) -> Result<Outcome, Failure> {
-    let mut unreadable = Vec::new();
+    let mut broken = Vec::new();
     for subject in subjects(contracts)? {
         let minimal = minimize(root, subject)?;
-        if write {
-            for path in &minimal.spare {
-                std::fs::remove_file(path)
-                    .map_err(|error| Failure(format!("{}: {error}", path.display())))?;
-            }
-        }
-        unreadable.extend(minimal.kept.iter().filter_map(|(_, why)| match why {
+        broken.extend(minimal.kept.iter().filter_map(|(_, why)| match why {
             Stays::Unreadable(why) => Some(why.clone()),
             _ => None,
         }));
-        say(&shown(subject.name(), &minimal, write))?;
+        let mut removed = Vec::new();
+        for spare in minimal.spare.iter().filter(|_| write) {
+            match spare.remove() {
+                Ok(()) => removed.push(spare),
+                Err(error) => broken.push(error.to_string()),
+            }
+        }
+        say(&shown(subject.name(), &minimal, write.then_some(&removed)))?;
     }
-    if unreadable.is_empty() {
-        Ok(Outcome::Clean)
-    } else {
-        Err(Failure(unreadable.join("\nassay: ")))
-    }
+    if broken.is_empty() { Ok(Outcome::Clean) } else { Err(Failure(broken.join("\nassay: "))) }
 }
 
-fn shown(name: &str, minimal: &Minimal, write: bool) -> String {
+fn shown(name: &str, minimal: &Minimal, removed: Option<&Vec<&Spare>>) -> String {
     let mut out = String::new();
     for (path, why) in &minimal.kept {
         let _ = writeln!(out, "stays     {}: {why}", path.display());
     }
-    let word = if write { "removed  " } else { "could go " };
-    for path in &minimal.spare {
-        let _ = writeln!(out, "{word} {}", path.display());
+    let could_go: Vec<&Spare> = minimal.spare.iter().collect();
+    let (word, spare) = removed.map_or(("could go ", &could_go), |removed| ("removed  ", removed));
+    for spare in spare {
+        let _ = writeln!(out, "{word} {}", spare.path.display());
     }
     let _ = writeln!(
         out,
@@ -100,7 +98,11 @@ fn shown(name: &str, minimal: &Minimal, write: bool) -> String {
         minimal.kept.len(),
         minimal.kept.len() + minimal.spare.len(),
         minimal.covered,
-        if write || minimal.spare.is_empty() { "" } else { "; --write removes the others" },
+        if removed.is_some() || minimal.spare.is_empty() {
+            ""
+        } else {
+            "; --write removes the others"
+        },
     );
     out
 }

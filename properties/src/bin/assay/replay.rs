@@ -2,7 +2,7 @@
 
 use crate::{Failure, Format, Outcome, repository, rounds, say, subjects, write_lcov};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use properties::corpus;
+use properties::corpus::{self, KnownFailures};
 use properties::replay::{Meaning, replay_all};
 use properties::report;
 use properties::rounds::CONTRACT;
@@ -44,17 +44,18 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     if everything || names.len() < named {
         histories.extend(corpus::files(&root, CONTRACT)?);
     }
-    // What cannot be replayed hides none of the rest.
-    let mut broken = Vec::new();
+    // What cannot be replayed hides none of the rest, nor does an entry whose day has come.
+    let (known, wrong) = KnownFailures::in_force(&root);
+    let mut broken: Vec<String> = wrong.iter().map(ToString::to_string).collect();
     if everything || !names.is_empty() {
         for subject in subjects(&names)? {
             paths.extend(corpus::files(&root, subject.name())?);
         }
     }
     if everything {
-        let mut known: Vec<_> = known_subjects().map(|subject| subject.name()).collect();
-        known.push(CONTRACT);
-        broken.extend(corpus::strays(&root, &known)?.iter().map(ToString::to_string));
+        let mut names: Vec<_> = known_subjects().map(|subject| subject.name()).collect();
+        names.push(CONTRACT);
+        broken.extend(corpus::strays(&root, &names)?.iter().map(ToString::to_string));
     }
     if paths.is_empty() && histories.is_empty() && broken.is_empty() {
         return Err(Failure(format!("{}: no stored case was selected", root.display())));
@@ -63,6 +64,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let progress = Progress::new(paths.len(), arguments.format);
     let replayed = replay_all(
         &root,
+        &known,
         &paths,
         threads(arguments.threads),
         &kernels::backend::of_this_build,
@@ -80,7 +82,7 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     if let Some(path) = &arguments.lcov {
         write_lcov(path, [&replayed.coverage])?;
     }
-    let rounds_fail = rounds::replay(&histories, arguments.format, &mut broken)?;
+    let rounds_fail = rounds::replay(&histories, &known, arguments.format, &mut broken)?;
     match arguments.format {
         Format::Text if replays.is_empty() && !histories.is_empty() => {}
         Format::Text => say(&report::replays(&replays, Some(elapsed)))?,

@@ -5,7 +5,7 @@ use crate::{Failure, Format, Outcome, repository, say};
 use kernels::backend::vm::VmBackend;
 use kernels::transaction::Planted;
 use properties::check::ToolError;
-use properties::corpus::replay_command;
+use properties::corpus::{KnownFailures, Standing, replay_command};
 use properties::rounds::{self, Found, MeaningOfRound, RoundReplay, Search, script, search, write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -88,10 +88,11 @@ pub fn take_histories(paths: &mut Vec<PathBuf>) -> Vec<PathBuf> {
     histories
 }
 
-/// Replays histories on every backend of this build and says what became of them; whether one fails.
-/// Files that cannot be read join the `broken`.
+/// Replays histories on every backend of this build and says what became of them; whether one fails
+/// that is not known to. Files that cannot be read join the `broken`.
 pub fn replay(
     paths: &[PathBuf],
+    known: &KnownFailures,
     format: Format,
     broken: &mut Vec<String>,
 ) -> Result<bool, Failure> {
@@ -109,8 +110,10 @@ pub fn replay(
             }
         };
         for replayed in replays {
-            fails |= replayed.meaning != MeaningOfRound::Passes;
-            let line = format!("{} {}\n", meant(&replayed.meaning), at(&replayed));
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            let standing = known.of(rounds::CONTRACT, &stem, replayed.failing.as_deref());
+            fails |= !matches!(standing, Standing::Passes | Standing::Tolerated(_));
+            let line = told(&replayed, &standing);
             match format {
                 Format::Text => say(&line)?,
                 Format::Json => eprint!("{line}"),
@@ -120,8 +123,24 @@ pub fn replay(
     Ok(fails)
 }
 
-fn at(replayed: &RoundReplay) -> String {
-    format!("{} on {}", replayed.path.display(), replayed.backend)
+/// A line on one replay, given what it means for the run.
+fn told(replayed: &RoundReplay, standing: &Standing<'_>) -> String {
+    let at = format!("{} on {}", replayed.path.display(), replayed.backend);
+    match standing {
+        Standing::Tolerated(entry) => format!("tolerated {at}, known: {}\n", entry.issue),
+        Standing::PassesUnexpectedly(entry) => format!(
+            "FAILS: passes {at} though known_failures.yaml says it fails ({}); remove its entry\n",
+            entry.issue
+        ),
+        Standing::FailsOtherwise(entry) => format!(
+            "{} {at} though known_failures.yaml tolerates only {}\n",
+            meant(&replayed.meaning),
+            entry.clause
+        ),
+        Standing::Passes | Standing::Fails | Standing::Undecided => {
+            format!("{} {at}\n", meant(&replayed.meaning))
+        }
+    }
 }
 
 fn meant(meaning: &MeaningOfRound) -> String {

@@ -3,7 +3,6 @@
 use crate::replay::threads;
 use crate::{Failure, Outcome, repository, say};
 use contracts::case::{Case, Found};
-use contracts::case_yaml::write_case;
 use properties::check::{Workspace, check};
 use properties::corpus;
 use properties::counters::Counters;
@@ -39,6 +38,9 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let root = arguments.corpora.clone().unwrap_or_else(|| repository().join("corpora"));
     let path = &arguments.file;
     let (subject, case) = replay::read(&root, path)?;
+    // What is written in its place is a smaller form of this text and of no later one.
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure(format!("{}: {error}", path.display())))?;
     let mut workspace = Workspace::new();
     let examine = replay::examination(&case);
     let (mut machine, mut ignored) = (kernels::backend::vm::VmBackend::new(), Counters::default());
@@ -63,15 +65,13 @@ pub fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let _ =
         provenance::trace(subject, &shrunk.case, &mut shrunk.verdict, &mut machine, &mut workspace);
     eprintln!("{}", told(subject, &case, &shrunk, started.elapsed()));
-    let text = std::fs::read_to_string(path)?;
     let small = with_found(&shrunk);
     let fresh = corpus::comment(path, &root, &small, &shrunk.verdict);
-    let comment = corpus::rewritten_comment(&text, Some(&fresh));
     if arguments.write {
-        corpus::replace_case(path, &small, subject.contract, &comment)?;
+        corpus::replace_case(path, &text, &small, subject.contract, Some(&fresh))?;
         say(&format!("{} holds the smaller case\n", path.display()))?;
     } else {
-        say(&write_case(&small, subject.contract, Some(&comment)))?;
+        say(&corpus::replacement(path, &text, &small, subject.contract, Some(&fresh)))?;
     }
     Ok(Outcome::Found)
 }
