@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(told("l`ayout: dense"), "f:1: l`ayout: unknown field `l`ayout`; write `layout`");
         assert_eq!(
             told("'a`, `b': 1"),
-            "f: a`, `b: unknown field `a`, `b`; write one of layout, fill"
+            "f:1: a`, `b: unknown field `a`, `b`; write one of layout, fill"
         );
         assert_eq!(told("layout: w`ide"), "f:1: layout: unknown word `w`ide`; write `wide`");
         let error = parse_yaml::<Nothing>("x`y: 1", "f").expect_err("no fields").to_string();
