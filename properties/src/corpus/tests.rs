@@ -227,9 +227,8 @@ fn a_case_that_changed_meanwhile_is_neither_replaced_nor_removed() {
         replace_case(&link, &text, &case(5), contract, None).expect("through the link");
         assert!(link.is_symlink());
         assert_ne!(std::fs::read_to_string(&path).expect("read"), text);
-        replaced(&std::fs::read_to_string(&path).expect("read")).expect("back again");
     }
-    assert_eq!(std::fs::read_to_string(&path).expect("read"), text);
+    let text = std::fs::read_to_string(&path).expect("read");
     remove_case(&path, &text).expect("as it was read");
     assert!(remove_case(&path, &text).is_err(), "it is gone");
 }
