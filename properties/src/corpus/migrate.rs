@@ -187,7 +187,7 @@ tensors:
         migrate(root.path(), &contract, true).expect("written");
         let (still, text) = is_ours(&ours);
         assert!(still && text.contains("\n# rewritten, digest "), "{text}");
-        assert_eq!(is_ours(&by_hand).0, false);
+        assert!(!is_ours(&by_hand).0);
         let edited = text.replace("fill: 0x3f800000", "fill: 0x40000000");
         assert!(edited != text && !crate::corpus::write::is_ours(&ours, &edited), "{edited}");
     }

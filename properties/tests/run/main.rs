@@ -310,11 +310,11 @@ fn a_huge_tensor_costs_what_is_touched() {
     let args = ["31", "2", "fill:f32:8589934592:1", "inout:fill:f32:8589934592:0"];
     let said = run(folder.path(), "saxpy", "1", "64", &[], &args);
     shows(&said, 0, &["32 of 8589934592 elements written"]);
-    let memory = ["--memory", "65536"];
+    let memory = ["--memory", "2048"];
     shows(
         &run(folder.path(), "saxpy", "1", "64", &memory, &args),
         1,
-        &["threads touch more than 65536 bytes of global memory"],
+        &["threads touch more than 2048 bytes of global memory"],
     );
 }
 

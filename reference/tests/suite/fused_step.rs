@@ -1,6 +1,5 @@
 //! A step of gdn_decode with everything fused, against the equations written out once more by hand:
 //! gates in each form, clamps, norms of q and k, the output's gated norm, f16 states, pads, snapshots.
-#![allow(clippy::disallowed_methods, reason = "the answers compared with are not the reference's")]
 
 use crate::draws::Draws;
 use crate::gdn_inputs::{f32_tensor, magnitude, measure, value};

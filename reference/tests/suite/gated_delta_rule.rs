@@ -1,6 +1,5 @@
 //! Properties of the gated delta rule that hold whatever the inputs, and a check that its magnitudes
 //! bound an honest f32 evaluation while wrong ones exceed them.
-#![allow(clippy::disallowed_methods, reason = "the answers compared with are not the reference's")]
 
 use crate::draws::Draws;
 use reference::linear_attention::gated_delta_rule::{

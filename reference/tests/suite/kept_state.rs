@@ -1,6 +1,5 @@
 //! Errors that a state kept row by row carries on, of its own roundings and of its decays: their magnitudes
 //! bound every honest one, for any q, and are passed by coarser ones.
-#![allow(clippy::disallowed_methods, reason = "the answers compared with are not the reference's")]
 
 use crate::draws::Draws;
 use contracts::dtype::DType;

@@ -147,10 +147,10 @@ fn a_round_publishes_what_it_commits_and_an_abort_nothing() {
         let slot = &model.slots[0];
         assert_eq!(slot.tokens, [7, 8, 9, 10, 11, 12][..3 + rows]);
         assert_eq!((slot.last_token, slot.round, slot.stage), (99, 1, Stage::Idle));
-        for layer in 0..2 {
+        for (layer, after) in after.iter().enumerate() {
             let published = (model.state_bits(0, layer), model.window_bits(0, layer));
-            assert_eq!(published, after[layer][rows - 1], "layer {layer} after {rows} rows");
-            assert_ne!(published.0, after[layer][rows % 3].0, "rows differ");
+            assert_eq!(published, after[rows - 1], "layer {layer} after {rows} rows");
+            assert_ne!(published.0, after[rows % 3].0, "rows differ");
             assert!(model.after_bits(0, layer).is_empty(), "the round is over");
         }
         // The same rows, certain from the start, leave the same.
@@ -246,10 +246,10 @@ impl Truth {
             let of = |number: usize| &y[number * dim..(number + 1) * dim];
             let (q, k, v) = (of(key_head), of(key_heads + key_head), of(2 * key_heads + head));
             let (alpha, beta) = (f64::from(decays[head]), f64::from(rates[head]));
-            for value in 0..dim {
+            for (value, v) in v.iter().enumerate() {
                 let own = &mut self.state[(head * dim + value) * dim..][..dim];
                 let recalled: f64 = own.iter().zip(k).map(|(s, k)| alpha * s * k).sum();
-                let delta = beta * (v[value] - recalled);
+                let delta = beta * (v - recalled);
                 for (s, k) in own.iter_mut().zip(k) {
                     *s = round(state, alpha * *s + delta * k);
                 }

@@ -27,10 +27,12 @@ pub(super) struct Table {
 impl Table {
     /// No page of a buffer of this length.
     pub fn lay_out(&mut self, len_bytes: u64) {
-        self.page_shift = match len_bytes {
-            ..=SINGLE_PAGE_BYTES => ID_SHIFT,
-            ..=PAGED_BYTES => PAGE_SHIFT,
-            _ => SMALL_PAGE_SHIFT,
+        self.page_shift = if len_bytes <= SINGLE_PAGE_BYTES {
+            ID_SHIFT
+        } else if len_bytes <= PAGED_BYTES {
+            PAGE_SHIFT
+        } else {
+            SMALL_PAGE_SHIFT
         };
         self.leaves.clear();
         let shift = self.page_shift + if self.is_small() { LEAF_SHIFT } else { 0 };
