@@ -23,7 +23,7 @@ fn dims(sizes: &[(&str, i64)]) -> Vec<(String, i64)> {
 
 #[test]
 fn a_row_by_key_head_is_taken_apart() {
-    let [rows, key_heads, value_heads, keys, values] = [2u64, 2, 6, 3, 2];
+    let [rows, key_heads, value_heads, keys, values] = [5u64, 2, 6, 3, 2];
     let group = value_heads / key_heads;
     let width = 2 * keys + 2 * group * values;
     let count = rows * key_heads * width;
