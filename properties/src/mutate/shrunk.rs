@@ -26,7 +26,7 @@ const DRAWS: u64 = 60;
 /// Fresh cases that say which lines are executed.
 const FRESH: u64 = 30;
 /// Time one failure may be shrunk for.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(60);
 /// Instructions after which a launch of the canary counts as endless.
 const CANARY_BUDGET: u64 = 1 << 24;
 
