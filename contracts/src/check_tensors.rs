@@ -254,6 +254,7 @@ pub(crate) fn check_values(contract: &Contract, path: &str, values: &[Values]) -
             Values::CorrelatedRows(shares) => {
                 !shares.is_empty() && shares.iter().all(|share| (0.0..=1.0).contains(share))
             }
+            Values::AxisRows(places) => *places > 0,
             Values::Ties { places } => !places.is_empty(),
             Values::Crowd { band: [low, high], count } => {
                 low <= high && low.is_finite() && high.is_finite() && *count > 0

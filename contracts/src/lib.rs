@@ -91,7 +91,7 @@
 //! * **Domains**: `any finite positive nonzero`, `range: [low, high]`, `at_most: high` (−∞ included), `row_norm: most` (L2 norm of each
 //!   innermost row). They bind live elements; where `nan.into` names the tensor, NaN is legal too.
 //! * **Values**: `zero`, `constant: x`, `normal: σ`, `uniform`, `log_uniform: [low, high]` (exponents of
-//!   2), `model_scale: dim` (1/√dim), `unit_rows`, `correlated_rows: [share…]`, `ramp`, `spike`,
+//!   2), `model_scale: dim` (1/√dim), `unit_rows`, `correlated_rows: [share…]`, `axis_rows: n` (one ±1 a row, at one of n places), `ramp`, `spike`,
 //!   `spiked_rows` (one a row), `distinct_mantissas`, `all_codes`, `lattice` (eighths up to 2), `one_hot_rows`, `alternating`,
 //!   `midpoints: dtype`, `nan_payloads`, `hashed`, `specials`, `ties: {places}`, `crowd: {band, count}`,
 //!   `masked: {survivors}`, `planted: {value, at}`, `runs: [x…]` (stretches of one value each), `log_decays: lb, lbmax, mix or slow`

@@ -48,6 +48,9 @@ pub enum Values {
     UnitRows,
     /// Unit rows, a share c of each common to all rows; c from the list.
     CorrelatedRows(Vec<f64>),
+    /// Rows of one ±1, each at a drawn one of so many places, as far apart as the row allows: two rows are
+    /// alike, opposite or orthogonal, so what one pair of rows shares is not lost among all the others.
+    AxisRows(u64),
     /// Distinct, increasing along the row-major order.
     Ramp,
     /// N(0,1) with one element of the tensor ×2¹⁰.

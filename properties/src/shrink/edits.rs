@@ -31,11 +31,13 @@ impl Edit {
     /// Whether both are about the same length, dim, tensor, element…; false for edits that remove
     /// what they are about.
     pub(super) fn same_target(&self, other: &Edit) -> bool {
-        use Structural::{Amount, Id, Length, Size};
+        use Structural::{Amount, Ids, Length, Size};
         match (self, other) {
             (Edit::Structural(mine), Edit::Structural(theirs)) => match (mine, theirs) {
-                (Length { list: a, index: i, .. }, Length { list: b, index: j, .. })
-                | (Id { list: a, index: i, .. }, Id { list: b, index: j, .. }) => a == b && i == j,
+                (Length { list: a, index: i, .. }, Length { list: b, index: j, .. }) => {
+                    a == b && i == j
+                }
+                (Ids { .. }, Ids { .. }) => mine == theirs,
                 (Size { dim: a, .. }, Size { dim: b, .. })
                 | (Amount { dim: a, .. }, Amount { dim: b, .. }) => a == b,
                 _ => false,
@@ -75,7 +77,7 @@ pub(super) enum Pass {
     Words,
     /// Dense layouts and memory of their own; else smaller amounts.
     Layouts,
-    /// Slots and ids 0, 1, 2…
+    /// Slots and ids 0, 1, 2…; ids 0, in ever smaller runs.
     Identity,
     /// A quiet NaN as poison.
     Poison,
@@ -119,7 +121,7 @@ impl Pass {
         case: &Case,
         most_parts: usize,
     ) -> Option<Vec<Edit>> {
-        let by_levels = matches!(self, Pass::Drop | Pass::Clear);
+        let by_levels = matches!(self, Pass::Drop | Pass::Identity | Pass::Clear);
         if level > 0 && !by_levels {
             return None;
         }
@@ -132,7 +134,7 @@ impl Pass {
             Pass::Dims => dims(contract, case),
             Pass::Words => words(contract, case),
             Pass::Layouts => layouts(contract, case),
-            Pass::Identity => identity(contract, case),
+            Pass::Identity => return identity(level, contract, case),
             Pass::Poison if case.poison == Poison::Quiet => Vec::new(),
             Pass::Poison => vec![Edit::Quiet],
             Pass::Scalars => scalars(contract, case),
@@ -430,36 +432,40 @@ fn layouts(contract: &Contract, case: &Case) -> Vec<Edit> {
     edits
 }
 
-fn identity(contract: &Contract, case: &Case) -> Vec<Edit> {
-    let mut edits = Vec::new();
-    for (name, list) in &contract.lists {
-        let Some(items) = case.lists.get(name) else { continue };
-        let first_uses = |limit: i64| {
-            let mut seen: Vec<i64> = Vec::new();
-            for item in items.iter().copied().filter(|item| (0..limit).contains(item)) {
-                if !seen.contains(&item) {
-                    seen.push(item);
-                }
-            }
-            seen
+fn identity(level: u32, contract: &Contract, case: &Case) -> Option<Vec<Edit>> {
+    let lists = contract.lists.iter().filter_map(|(name, list)| {
+        let pool = match (&list.slots, &list.ids) {
+            (Some(slots), _) => &slots.pool,
+            (None, ids) => &ids.as_ref()?.below,
         };
-        let pool = list
-            .slots
-            .as_ref()
-            .map(|slots| &slots.pool)
-            .or(list.ids.as_ref().map(|ids| &ids.below));
-        let Some(limit) = pool.and_then(|pool| case.dims.get(pool)) else { continue };
-        if !first_uses(*limit).iter().copied().eq(0..first_uses(*limit).len() as i64) {
+        Some((name, list, case.lists.get(name)?, *case.dims.get(pool)?))
+    });
+    let (mut edits, mut levels) = (Vec::new(), 1);
+    for (name, list, items, limit) in lists {
+        if level == 0 && !is_numbered(items, limit) {
             edits.push(Edit::Structural(Structural::Renumber { list: name.clone() }));
         }
-        if list.ids.is_some() {
-            let changed = items.iter().enumerate().filter(|(_, id)| **id != 0);
-            edits.extend(changed.map(|(index, _)| {
-                Edit::Structural(Structural::Id { list: name.clone(), index, value: 0 })
-            }));
+        if list.ids.is_none() {
+            continue;
         }
+        levels = levels.max(usize::BITS - items.len().leading_zeros());
+        let count = (items.len() >> level).max(1);
+        let runs = items.chunks(count).enumerate().filter(|(_, run)| run.iter().any(|id| *id != 0));
+        edits.extend(runs.map(|(nth, run)| {
+            let (start, count) = (nth * count, run.len());
+            Edit::Structural(Structural::Ids { list: name.clone(), start, count })
+        }));
     }
-    edits
+    (level < levels).then_some(edits)
+}
+
+/// Whether the entries below the limit are 0, 1, 2… in the order of their first use.
+fn is_numbered(items: &[i64], limit: i64) -> bool {
+    let mut used = 0;
+    items.iter().filter(|item| (0..limit).contains(*item)).all(|item| {
+        used += i64::from(*item == used);
+        *item < used
+    })
 }
 
 fn scalars(contract: &Contract, case: &Case) -> Vec<Edit> {

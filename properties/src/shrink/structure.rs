@@ -25,8 +25,8 @@ pub(super) enum Structural {
     Amount { dim: String, value: i64, strided: bool },
     /// Entries of a list that address; what they address follows.
     Renumber { list: String },
-    /// One entry of a list of ids.
-    Id { list: String, index: usize, value: i64 },
+    /// Entries of a list of ids, one after another, become 0.
+    Ids { list: String, start: usize, count: usize },
     /// Words of options and variants, and types; contents are converted by value.
     Words {
         options: Vec<(String, String)>,
@@ -91,8 +91,8 @@ pub(super) fn apply(contract: &Contract, case: &Case, edit: &Structural) -> Opti
             *work.amounts.get_mut(dim.as_str())? = *value;
             work.strided = strided.then_some(dim.as_str());
         }
-        Structural::Id { list, index, value } => {
-            *work.new.lists.get_mut(list)?.get_mut(*index)? = *value;
+        Structural::Ids { list, start, count } => {
+            work.new.lists.get_mut(list)?.get_mut(*start..start + count)?.fill(0);
         }
         Structural::Words { options, variants, dtypes } => {
             work.new.options.extend(options.iter().cloned());

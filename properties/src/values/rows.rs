@@ -49,6 +49,7 @@ impl<'a> Rows<'a> {
                 let common = row_key(!seed, index % rows_below.max(1));
                 self.unit_row(key, share.map(|share| (*share, common)), row);
             }
+            Values::AxisRows(places) => axis_row(dtype, key, *places, row),
             Values::Ramp => fill_by_index(row, first, |flat| ramp(self.field, flat)),
             Values::Spike => {
                 let place = below(self.once, self.field.count().max(1));
@@ -169,12 +170,23 @@ pub(super) fn stays_inside(values: &Values, domain: &Domain) -> bool {
         // Quantiles are solved for up to 9; the rest is room for rounding.
         Values::Normal(sigma) => within(-10.0 * sigma.abs(), 10.0 * sigma.abs()),
         // Each element is rounded by at most 2⁻⁸ of itself.
-        Values::UnitRows | Values::CorrelatedRows(_) => match domain {
+        Values::UnitRows | Values::CorrelatedRows(_) | Values::AxisRows(_) => match domain {
             Domain::RowNorm(most) => *most >= 1.005,
             _ => within(-1.005, 1.005),
         },
         _ => matches!(domain, Domain::Any),
     }
+}
+
+/// One ±1 at a multiple of the widest step that gives so many places, or as many as there are columns.
+fn axis_row(dtype: DType, key: u64, places: u64, row: &mut [u64]) {
+    row.fill(0);
+    let columns = row.len() as u64;
+    let places = places.min(columns);
+    let Some(step) = columns.checked_div(places) else { return };
+    let drawn = word(key, WHOLE_ROW);
+    let column = below(drawn, places) * step;
+    row[column as usize] = rounded(dtype, if drawn & 1 == 0 { 1.0 } else { -1.0 });
 }
 
 fn fill_by_index(row: &mut [u64], first: u64, bits_of: impl Fn(u64) -> u64) {

@@ -20,7 +20,9 @@ fn valued(values: &Values, dtype: DType, shape: &[u64], seed: u64) -> Vec<f64> {
 fn unit_rows_have_unit_norm_in_every_type() {
     let domain = Domain::RowNorm(1.02);
     for dtype in FLOATS {
-        for values in [Values::UnitRows, Values::CorrelatedRows(vec![0.5, 0.9])] {
+        for values in
+            [Values::UnitRows, Values::CorrelatedRows(vec![0.5, 0.9]), Values::AxisRows(12)]
+        {
             for row in drawn(&values, dtype, &[5, 2, 64], &domain, 3).chunks(64) {
                 let norm = row_norm(dtype, row);
                 assert!((norm - 1.0).abs() < 0.005, "{dtype} {values:?}: {norm}");
@@ -36,6 +38,23 @@ fn correlated_rows_share_a_direction_within_a_head_only() {
     let cosine = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     assert!(cosine(row(0), row(2)) > 0.9 && cosine(row(1), row(7)) > 0.9);
     assert!(cosine(row(0), row(1)).abs() < 0.5);
+}
+
+#[test]
+fn axis_rows_are_alike_opposite_or_orthogonal_and_use_every_place() {
+    for (places, columns, used) in [(12, 64, 12), (12, 8, 8), (1, 5, 1)] {
+        let mut seen = std::collections::BTreeSet::new();
+        for row in valued(&Values::AxisRows(places), DType::BF16, &[200, columns], 5)
+            .chunks(columns as usize)
+        {
+            let set: Vec<usize> = (0..row.len()).filter(|column| row[*column] != 0.0).collect();
+            assert!(set.len() == 1 && row[set[0]].abs() == 1.0, "{row:?}");
+            assert_eq!(set[0] % (columns / used) as usize, 0, "{places} of {columns}");
+            seen.insert((set[0], row[set[0]] > 0.0));
+        }
+        assert_eq!(seen.len() as u64, 2 * used, "{places} of {columns}");
+    }
+    valued(&Values::AxisRows(3), DType::F32, &[3, 0], 5);
 }
 
 #[test]
@@ -228,6 +247,7 @@ fn every_generator_respects_every_domain() {
         Values::LogUniform([-40.0, 40.0]),
         Values::UnitRows,
         Values::CorrelatedRows(vec![0.5]),
+        Values::AxisRows(5),
         Values::Ramp,
         Values::Spike,
         Values::SpikedRows,
